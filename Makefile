@@ -1,0 +1,39 @@
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## check every named encoding against the definition
+	$(VENV)/bin/lrpe verify
+
+test: export OMP_NUM_THREADS := 1
+test: $(READY) ## run the tests on every core (PYTEST_ARGS="-k name" picks some)
+	$(VENV)/bin/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: $(READY) ## ruff check, ruff format --check, pyright
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright
+
+bench: $(READY) ## time the encodings beside their peers
+	$(VENV)/bin/lrpe bench encoding
+
+# The stamp is removed first and written last, so an install that stopped half-way is done again.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "lrpe needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@rm -f $@
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean: ## remove .venv, caches and built packages (never runs/)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find lrpe tests -type d -name __pycache__ -prune -exec rm -rf {} +
