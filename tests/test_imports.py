@@ -26,6 +26,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "encoding",
         "stochastic",
         "absolute",
+        "config",
         "family",
         "definition",
         "canonical",

@@ -1,0 +1,1 @@
+"""The family of encodings: W_s = Pᴴ Λ^(s) P."""

@@ -1,0 +1,81 @@
+"""α, the angles by which one step in position turns the features."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.precision import Precise, in_float64, keep
+from lrpe.encodings.scaling import Scaling
+from lrpe.errors import require
+
+
+def geometric(count: int, dim: int, base: float = 10000.0) -> Tensor:
+    """α_k = base^(-2k / dim), RoPE's and the listing's kind a. Type 2 takes count = dim/2, Type 1 count = dim."""
+    require(base > 1, f"Geometric angles fall, so base > 1; got base={base}.")
+    return (base ** (-2 * torch.arange(count, dtype=torch.float64) / dim)).float()
+
+
+def linear(count: int, length: int) -> Tensor:
+    """α_k = (π / 2·length) (k + 1) / count, the listing's kind b: the fastest makes a quarter turn over the length."""
+    return (quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64) / count).float()
+
+
+def harmonic(count: int, length: int) -> Tensor:
+    """α_k = (π / 2·length) / (k + 1), the listing's kind c."""
+    return (quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64)).float()
+
+
+def constant(count: int, length: int) -> Tensor:
+    """α_k = π / 2·length for every k, cosFormer's."""
+    return torch.full((count,), quarter_turn(length), dtype=torch.float64).float()
+
+
+def quarter_turn(length: int) -> float:
+    require(length >= 1, f"These angles divide a quarter turn by the longest length, 1 or more; got length={length}.")
+    return math.pi / 2 / length
+
+
+class Angles(Precise):
+    """s ↦ s·α in float64, for α of shape (count,), shared by all heads, or (heads, count)."""
+
+    def __init__(
+        self,
+        alpha: Tensor,
+        learned: bool = False,
+        scaling: Scaling | None = None,
+        dim: int | None = None,
+        base: float = 10000.0,
+    ):
+        super().__init__()
+        require(alpha.ndim in (1, 2), f"α has shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
+        require(alpha.is_floating_point(), f"α is real; got {alpha.dtype}.")
+        self.alpha: Tensor
+        keep(self, "alpha", alpha.clone().to(torch.get_default_device()), learned)
+        self.scaling = scaling
+        self.dim = dim or 2 * alpha.shape[-1]
+        self.base = base
+
+    @property
+    def count(self) -> int:
+        return self.alpha.shape[-1]
+
+    @property
+    def heads(self) -> int | None:
+        return self.alpha.shape[0] if self.alpha.ndim == 2 else None
+
+    def scaled(self) -> Tensor:
+        """α in float64, shrunk for longer texts if the encoding is scaled; (1 or heads, 1, count)."""
+        alpha = in_float64(self.alpha)
+        if self.scaling is not None:
+            alpha = alpha * self.scaling.ratios(self.count, self.dim, self.base).to(alpha.device)
+        return alpha.reshape(self.heads or 1, 1, self.count)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """(batch, n) -> (batch, 1 or heads, n, count), in float64."""
+        alpha = self.scaled()
+        return in_float64(positions)[:, None, :, None] * alpha
+
+    def extra_repr(self) -> str:
+        shown = "" if self.scaling is None else f", scaling={self.scaling}"
+        return f"{tuple(self.alpha.shape)}, learned={self.alpha.requires_grad}{shown}"

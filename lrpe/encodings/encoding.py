@@ -1,0 +1,124 @@
+"""M_s = Λ^(s) P: the factor that encodes a query or a key at position s."""
+
+from abc import abstractmethod
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.basis import Basis
+from lrpe.encodings.position_matrix import PositionMatrix, per_head, positions_for
+from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
+from lrpe.errors import LrpeError, require
+from lrpe.positions import batched
+
+
+class PositionalEncoding(Precise):
+    """What attention needs to know of an encoding of queries and keys, whether or not it is in the family.
+
+    ``acts`` says whether it comes before or after the feature map φ; ``relative``, whether its scores depend on t-s
+    exactly; ``decay``, the factor a head loses per step, or None; ``score_scale`` multiplies every score.
+    """
+
+    head_dim: int
+    feature_dim: int
+    heads: int | None
+    axes: int
+    acts: Literal["before", "after"]
+    relative: bool
+    decay: Tensor | None
+    score_scale: float
+
+    @abstractmethod
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
+        """All that can be computed before the features are seen; made once, it serves queries and keys."""
+
+    @abstractmethod
+    def query(self, q: Tensor, table: Any) -> Tensor:
+        """(..., n, head_dim) -> (..., n, feature_dim)."""
+
+    @abstractmethod
+    def key(self, k: Tensor, table: Any) -> Tensor:
+        """(..., n, head_dim) -> (..., n, feature_dim)."""
+
+
+class EncodingTable(NamedTuple):
+    basis: tuple[Tensor, ...]
+    matrix: tuple[Tensor, ...]
+
+
+class Encoding(PositionalEncoding):
+    """(M_s q)ᴴ (M_t k) = qᴴ W_{t-s} k, with M_s = Λ^(s) P and W_s = Pᴴ Λ^(s) P.
+
+    Any basis goes with any position matrix. If either is complex the features are (re ‖ im), of width 2d, and their
+    real inner product is the real part of the score.
+
+    >>> from lrpe import Householder, Orthogonal
+    >>> encode = Encoding(Householder(64), Orthogonal(64))
+    >>> encode(torch.ones(2, 8, 100, 64)).shape
+    torch.Size([2, 8, 100, 64])
+    """
+
+    relative = True
+
+    def __init__(
+        self,
+        basis: Basis,
+        matrix: PositionMatrix,
+        acts: Literal["before", "after"] = "after",
+        decay: Tensor | None = None,
+        score_scale: float = 1.0,
+    ):
+        super().__init__()
+        require(basis.dim == matrix.dim, f"P and Λ act on the same space; got dimensions {basis.dim} and {matrix.dim}.")
+        require(acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={acts!r}.")
+        if decay is not None:
+            inside = decay.ndim == 1 and bool(((decay > 0) & (decay <= 1)).all())
+            require(inside, f"A decay has one r with 0 < r ≤ 1 a head, in shape (heads,); got {decay.tolist()}.")
+        self.basis, self.matrix = basis, matrix
+        self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
+        self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim
+        self.acts, self.score_scale = acts, score_scale
+        self.register_buffer("decay", decay if decay is None else decay.float().to(torch.get_default_device()))
+
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> EncodingTable:
+        with without_autocast(positions):
+            return EncodingTable(
+                self.basis.table(compute_dtype(dtype)),
+                self.matrix.table(batched(positions, self.axes), compute_dtype(dtype)),
+            )
+
+    def forward(self, x: Tensor, positions: Tensor | None = None, table: EncodingTable | None = None) -> Tensor:
+        """M_s x for every row x at its position s; (..., n, head_dim) -> (..., n, feature_dim), in x's dtype.
+
+        ``positions`` are integers of shape (n,), or (batch, n) for the first axis of x; 0, 1, ... if not given.
+        A ``table`` made by ``table(positions)`` takes their place.
+        """
+        check_features(x, self.head_dim)
+        if table is None:
+            table = self.table(positions_for(x, positions, self.axes), x.dtype)
+        elif positions is not None:
+            raise LrpeError("A table already holds its positions; pass one of the two.")
+        with without_autocast(x):
+            y = self.basis.transform(x.to(compute_dtype(x.dtype)), table.basis)
+            return per_head(self.turn, y, table.matrix, self.heads).to(x.dtype)
+
+    def query(self, q: Tensor, table: EncodingTable) -> Tensor:
+        return self(q, table=table)
+
+    def key(self, k: Tensor, table: EncodingTable) -> Tensor:
+        return self(k, table=table)
+
+    def turn(self, y: Tensor, table: tuple[Tensor, ...]) -> Tensor:
+        """Λ^(s) y; a real Λ turns the real and the imaginary part of a complex y alike."""
+        if self.basis.is_complex and not self.matrix.is_complex:
+            return torch.cat([self.matrix.transform(part, table) for part in y.chunk(2, -1)], -1)
+        return self.matrix.transform(y, table)
+
+
+def check_features(x: Tensor, head_dim: int) -> None:
+    require(
+        x.ndim >= 2 and x.shape[-1] == head_dim,
+        f"Features have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.",
+    )
+    require(x.is_floating_point(), f"Features are real floating-point numbers; got {x.dtype}.")

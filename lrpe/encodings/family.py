@@ -1,0 +1,67 @@
+"""Names ↔ encodings: the paper's, what its family contains, and the baselines outside it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from lrpe.encodings.config import BASES, MATRICES, EncodingConfig
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.errors import LrpeError, unknown_name
+
+Fields = dict[str, Any]
+PERMUTEFORMER_SEED = 0xDEADBEEFDEADBEEF
+
+
+def mixed(given: Fields) -> Fields:
+    """The listing's: half of the dimensions turn, one more if that half is odd; the rest stay."""
+    half = given["head_dim"] // 2
+    return {"matrix": "orthogonal", "rotated": half + half % 2}
+
+
+def permuteformer_as_published(given: Fields) -> Fields:
+    """A permutation a head from its own seed, before φ, and r_h = sigmoid(3h/H + 2) a step."""
+    heads = given.get("heads")
+    if heads is None:
+        raise LrpeError("PermuteFormer has a permutation and a decay of its own in each head; pass heads=.")
+    decay = torch.sigmoid(3 * torch.arange(heads, dtype=torch.float64, device="cpu") / heads + 2)
+    return {"matrix": "permutation", "seed": PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
+
+
+FAMILY: dict[str, Callable[[Fields], Fields]] = {
+    "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
+    "type2": lambda _: {"basis": "householder", "matrix": "orthogonal", "learned_angles": True},
+    "type3": lambda _: {"basis": "householder", "matrix": "permutation"},
+    "rope": lambda _: {"basis": "identity", "matrix": "orthogonal"},
+    "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},
+    "permuteformer": lambda _: {"basis": "identity", "matrix": "permutation"},
+    "cosformer": lambda _: {"basis": "identity", "matrix": "unitary", "angles": "constant"},
+    "mixed": mixed,
+    "none": lambda _: {"basis": "identity", "matrix": "orthogonal", "rotated": 0},
+}
+
+BASELINES: dict[str, Callable[[Fields], Fields]] = {
+    "per": permuteformer_as_published,
+    "spe": lambda _: {"matrix": "stochastic", "acts": "before"},
+}
+
+
+def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
+    """The configuration behind a name, with some fields changed.
+
+    A name is one of the paper's (type1, type2, type3), a member of the family (rope, rope-half, permuteformer,
+    cosformer, mixed, none), a baseline (per, spe), or any P × Λ written as "basis*matrix", such as "fourier*unitary".
+    """
+    given = {"head_dim": head_dim, **changes}
+    known = FAMILY | BASELINES
+    if name in known:
+        return EncodingConfig.from_dict(known[name](given) | given)
+    basis, star, matrix = name.partition("*")
+    if star and basis in BASES and matrix in MATRICES:
+        return EncodingConfig.from_dict({"basis": basis, "matrix": matrix} | given)
+    raise unknown_name("encoding", name, [*known, *(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)])
+
+
+def encoding(name: str, head_dim: int, **changes: Any) -> PositionalEncoding:
+    """The encoding of that name, such as ``encoding("type2", head_dim=64)``; see ``configure`` for the names."""
+    return configure(name, head_dim, **changes).build()

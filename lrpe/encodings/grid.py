@@ -1,0 +1,45 @@
+"""Positions with several axes: Λ^(s_1, ..., s_a) = block-diag(Λ_1^(s_1), ..., Λ_a^(s_a))."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from lrpe.encodings.position_matrix import PositionMatrix, Table
+from lrpe.errors import require
+
+
+class Grid(PositionMatrix):
+    """Each axis turns its own share of the dimensions, so that (3, 5) and (5, 3) differ: a representation of ℤ^a."""
+
+    def __init__(self, *parts: PositionMatrix):
+        require(len(parts) >= 2, f"A grid has 2 axes or more, one Λ each; got {len(parts)}.")
+        kinds = {(part.is_complex, part.heads, part.axes) for part in parts}
+        require(
+            len(kinds) == 1 and parts[0].axes == 1,
+            f"The axes of a grid are alike: all complex or all real, of as many heads; got {sorted(map(str, kinds))}.",
+        )
+        super().__init__(sum(part.dim for part in parts), parts[0].heads)
+        self.is_complex = parts[0].is_complex
+        self.axes = len(parts)
+        self.parts = cast(Sequence[PositionMatrix], nn.ModuleList(parts))
+
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        tables = [part.table(s, dtype) for part, s in zip(self.parts, positions.unbind(-1), strict=True)]
+        return tuple(tensor for table in tables for tensor in table)
+
+    def transform(self, y: Tensor, table: Table) -> Tensor:
+        per_part = len(table) // self.axes
+        shares = y.unflatten(-1, (-1, self.dim)).split([part.dim for part in self.parts], -1)  # re and im, if complex
+        encoded = [
+            part.transform(share.flatten(-2), table[k * per_part : (k + 1) * per_part])
+            for k, (part, share) in enumerate(zip(self.parts, shares, strict=True))
+        ]
+        return torch.cat(encoded, -1)
+
+    def dense(self, *s: int) -> Tensor:
+        blocks = [part.dense(axis) for part, axis in zip(self.parts, s, strict=True)]
+        if self.heads is None:
+            return torch.block_diag(*blocks)
+        return torch.stack([torch.block_diag(*head) for head in zip(*blocks, strict=True)])

@@ -1,0 +1,79 @@
+"""Proposition 3.4, Type 2: Λ^(s) turns pairs of features, and keeps or alternates the rest."""
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.angles import Angles, geometric
+from lrpe.encodings.position_matrix import PositionMatrix, Table
+from lrpe.encodings.precision import LACK_FLOAT64
+from lrpe.errors import require
+
+
+class Orthogonal(PositionMatrix):
+    """Λ^(s) = block-diag(R(sα_1), ..., R(sα_p), I_q, (-1)^s I_r) with R(θ) the rotation by θ and 2p + q + r = d.
+
+    Pairs are neighbours: (0, 1), (2, 3), ... The alternating part holds the eigenvalue -1, which the paper's proof
+    leaves out because it takes C^(s) = -I for every s; C^(s) = (-1)^s I obeys the law. An odd d has q ≥ 1 or r ≥ 1.
+    """
+
+    def __init__(self, dim: int, angles: Angles | None = None, alternating: int = 0):
+        free = dim - alternating
+        angles = angles or Angles(geometric(free // 2, max(2 * (free // 2), 1)))
+        super().__init__(dim, angles.heads)
+        self.pairs = angles.count
+        self.alternating = alternating
+        require(alternating >= 0, f"The alternating part has 0 dimensions or more; got alternating={alternating}.")
+        require(
+            2 * self.pairs + alternating <= dim,
+            f"Orthogonal rotates pairs, so 2·pairs + alternating ≤ dim; got pairs={self.pairs}, "
+            f"alternating={alternating}, dim={dim}.",
+        )
+        self.angles = angles
+
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        angle = self.angles(positions)
+        turn = torch.stack([angle.cos(), angle.sin()], -1).flatten(-2).to(positions.device, dtype)  # (..., n, 2p)
+        sign = (1 - 2 * (positions % 2)).to(dtype)[:, None, :, None]  # (-1)^s by parity, exact for any s
+        return turn, sign
+
+    def transform(self, y: Tensor, table: Table) -> Tensor:
+        turn, sign = table
+        turned, kept = 2 * self.pairs, self.dim - 2 * self.pairs - self.alternating
+        if kept == self.dim:
+            return y
+        if turned == self.dim:
+            return rotate(y, turn)
+        parts = y.split([turned, kept, self.alternating], -1)
+        return torch.cat([rotate(parts[0], turn), parts[1], parts[2] * sign], -1)
+
+    @torch.no_grad()
+    def dense(self, *s: int) -> Tensor:
+        angle = s[0] * self.angles.scaled().to("cpu").squeeze(-2)
+        cos, sin = angle.cos(), angle.sin()
+        blocks = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)  # (heads, p, 2, 2)
+        kept = self.dim - 2 * self.pairs - self.alternating
+        rest = torch.tensor([1.0] * kept + [(-1.0) ** (s[0] % 2)] * self.alternating, dtype=torch.float64)
+        Lambda = torch.stack([torch.block_diag(*turns, torch.diag(rest)) for turns in blocks]).to(torch.complex128)
+        return Lambda[0] if self.heads is None else Lambda
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, pairs={self.pairs}, alternating={self.alternating}"
+
+
+def rotate(y: Tensor, turn: Tensor) -> Tensor:
+    """(y_0 + i y_1) e^{isα}, pair by pair; ``turn`` holds (cos, sin) interleaved as y is.
+
+    Eagerly it is one complex product, as fast as a copy. A compiler, and a device without complex numbers, fares
+    better with the same product in real arithmetic.
+    """
+    pairs, turns = y.unflatten(-1, (-1, 2)), turn.unflatten(-1, (-1, 2))
+    if torch.compiler.is_compiling() or y.device.type in LACK_FLOAT64:
+        (a, b), (cos, sin) = pairs.unbind(-1), turns.unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+    return torch.view_as_real(as_complex(pairs) * as_complex(turns)).flatten(-2)
+
+
+def as_complex(pairs: Tensor) -> Tensor:
+    """View (..., 2) as complex numbers, after a copy if the memory does not lie in whole pairs (as with an odd d)."""
+    whole = pairs.stride(-1) == 1 and not any(stride % 2 for stride in (*pairs.stride()[:-1], pairs.storage_offset()))
+    return torch.view_as_complex(pairs if whole else pairs.clone(memory_format=torch.contiguous_format))

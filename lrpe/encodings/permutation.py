@@ -1,0 +1,93 @@
+"""Proposition 3.5, Type 3: Λ^(s) = (I)_{π^s}, with π^s by cycle arithmetic."""
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.position_matrix import PositionMatrix, Table
+from lrpe.errors import require
+
+
+class Permutation(PositionMatrix):
+    """(Λ^(s) y)[j] = y[π^s(j)], for one π or one a head, drawn from a seed or given.
+
+    π^s moves every element s places along its own cycle: place + s, modulo the cycle's length. So any s will do,
+    negative ones too, and there is no table of powers and no longest position.
+    """
+
+    def __init__(self, dim: int, permutation: Tensor | None = None, seed: int = 0, heads: int | None = None):
+        if permutation is None:
+            permutation = draw(dim, seed, heads)
+        super().__init__(dim, len(permutation) if permutation.ndim == 2 else None)
+        lists = permutation.reshape(-1, permutation.shape[-1]).tolist()
+        require(
+            permutation.ndim in (1, 2) and all(sorted(pi) == list(range(dim)) for pi in lists),
+            f"A permutation holds each of 0, ..., {dim - 1} once, in shape ({dim},) or (heads, {dim}); "
+            f"got {lists if permutation.ndim == 2 else lists[0]}.",
+        )
+        cycles = torch.tensor([walk_cycles(pi) for pi in lists], device="cpu")  # (heads, 4, d)
+        self.cycles: Tensor
+        self.register_buffer("cycles", cycles.to(torch.get_default_device()))
+
+    def power(self, positions: Tensor) -> Tensor:
+        """π^s for each position: (batch, n) -> (batch, 1 or heads, n, d)."""
+        order, start, place, length = self.cycles[:, :, None].unbind(1)  # each (heads, 1, d)
+        s = positions[:, None, :, None] % length
+        slot = start + (place + s) % length
+        return order.expand(slot.shape).gather(-1, slot)
+
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        return (self.power(positions),)
+
+    def transform(self, y: Tensor, table: Table) -> Tensor:
+        return Gather.apply(y, table[0])
+
+    def dense(self, *s: int) -> Tensor:
+        power = self.power(torch.tensor([[s[0]]], device=self.cycles.device))[0, :, 0].to("cpu")  # (heads, d)
+        Lambda = torch.eye(self.dim, dtype=torch.complex128)[power]
+        return Lambda[0] if self.heads is None else Lambda
+
+
+def draw(dim: int, seed: int, heads: int | None) -> Tensor:
+    """One random permutation, or one after another for the heads, from one generator; on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [torch.randperm(dim, generator=generator, device="cpu") for _ in range(heads or 1)]
+    return torch.stack(drawn) if heads else drawn[0]
+
+
+def walk_cycles(pi: list[int]) -> list[list[int]]:
+    """Four lists: the elements cycle by cycle; and for each element its cycle's start there, its place, its length."""
+    order: list[int] = []
+    start, place, length = [0] * len(pi), [0] * len(pi), [0] * len(pi)
+    seen = set()
+    for first in range(len(pi)):
+        if first in seen:
+            continue
+        cycle = [first]
+        while pi[cycle[-1]] != first:
+            cycle.append(pi[cycle[-1]])
+        for k, element in enumerate(cycle):
+            start[element], place[element], length[element] = len(order), k, len(cycle)
+        order += cycle
+        seen.update(cycle)
+    return [order, start, place, length]
+
+
+class Gather(torch.autograd.Function):
+    """y[index] along the last axis for an index that is a permutation, so that its gradient is a gather too."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(y: Tensor, index: Tensor) -> Tensor:
+        return y.gather(-1, index.expand(y.shape))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (index,) = ctx.saved_tensors
+        places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
+        inverse = torch.empty_like(index).scatter(-1, index, places)
+        return Gather.apply(grads[0], inverse), None

@@ -1,0 +1,54 @@
+"""Nothing that defines an encoding falls below float32, and every angle is formed in float64."""
+
+import torch
+from torch import Tensor, nn
+
+LACK_FLOAT64 = {"mps"}  # kinds of device without float64 or complex numbers: their tables are made on the CPU
+
+
+class Precise(nn.Module):
+    """A module whose own tensors stay float32 (or float64) through ``.to(torch.bfloat16)``, ``.half()`` and the like.
+
+    A position times an angle needs all the digits it can get: rounding α to bf16 would change the encoding itself.
+    """
+
+    def _apply(self, fn, recurse=True):
+        def precise(tensor: Tensor) -> Tensor:
+            if not tensor.is_floating_point():
+                return fn(tensor)
+            target = fn(torch.empty(0, dtype=torch.float32, device=tensor.device))  # what fn would make of a tensor
+            if target.device.type in LACK_FLOAT64 and tensor.dtype == torch.float64:
+                return fn(tensor.float())
+            return fn(tensor) if target.dtype.itemsize >= 4 else tensor.to(target.device)
+
+        return super()._apply(precise, recurse)
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that features of ``dtype`` are encoded in: float64 stays, all others are float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def in_float64(tensor: Tensor) -> Tensor:
+    """The tensor in float64, on its own device if that has float64, else on the CPU."""
+    return tensor.to("cpu" if tensor.device.type in LACK_FLOAT64 else tensor.device, torch.float64)
+
+
+def without_autocast(tensor: Tensor) -> torch.autocast:
+    """A context in which autocast does not round what an encoding computes."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    """Standard normal float32 numbers that depend on the seed alone, on the default device."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
+    return drawn.to(torch.get_default_device())
+
+
+def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
+    """Register ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer."""
+    if learned:
+        module.register_parameter(name, nn.Parameter(value))
+    else:
+        module.register_buffer(name, value)

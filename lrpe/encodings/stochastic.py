@@ -1,0 +1,90 @@
+"""SPE (Liutkus et al., 2021): random features whose covariance is relative. A baseline outside the family."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lrpe.encodings.encoding import PositionalEncoding, check_features
+from lrpe.encodings.position_matrix import per_head
+from lrpe.encodings.precision import compute_dtype, in_float64, normal, without_autocast
+from lrpe.errors import require
+from lrpe.positions import batched
+
+
+class StochasticTable(NamedTuple):
+    omega_q: Tensor  # (batch, heads, n, d·(2K+1)): K cosines and sines of each dimension, and a 1 for the gate
+    omega_k: Tensor
+    noise: Tensor  # (heads, d·(2K+1), R)
+
+
+class StochasticEncoding(PositionalEncoding):
+    """E[q̂ · k̂] = √(R/d) Σ_i q_i k_i ((1-g_i) Σ_k γ_ik² cos(2πf_ik(m-n) + offset_ik) / 2K + g_i), at positions m and n.
+
+    With Ω_q = [cos, sin](2πfm + offset), Ω_k the same without offset and z ~ N(0, 1) · γ / √2K, the features are
+    q̂_r = Σ_i q_i (√(1-g_i) (Ω_q z)_ir + √g_i noise_ir) / (R·d)^¼: sines with f = sigmoid(freqs)/2 in [0, ½], gains
+    γ = softplus(gains), gates g = sigmoid(gate), all learned. It acts before φ, and is relative only in expectation.
+
+    In training the noise is drawn anew for every table, from torch's global generator as dropout is; in evaluation it
+    is the noise of the seed, kept in the state_dict, so decoding token by token sees what the whole pass sees.
+    """
+
+    acts = "before"
+    relative = False
+    decay = None
+    axes = 1
+    score_scale = 1.0
+
+    def __init__(self, head_dim: int, heads: int, sines: int = 1, realizations: int = 64, seed: int = 0):
+        super().__init__()
+        sizes = {"head_dim": head_dim, "heads": heads, "sines": sines, "realizations": realizations}
+        require(min(sizes.values()) >= 1, f"SPE's sizes are 1 or more; got {sizes}.")
+        self.head_dim, self.heads, self.sines, self.feature_dim = head_dim, heads, sines, realizations
+        drawn = normal(3, heads, head_dim, sines, seed=seed)
+        self.freqs = nn.Parameter(drawn[0] - 4)
+        self.offsets = nn.Parameter(drawn[1].clone())
+        self.gains = nn.Parameter(2 * drawn[2] / drawn[2].norm(dim=-1, keepdim=True).sqrt())
+        self.gate = nn.Parameter(normal(heads, head_dim, seed=seed + 1))
+        self.noise: Tensor
+        self.register_buffer("noise", normal(heads, head_dim, 2 * sines + 1, realizations, seed=seed + 2))
+
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> StochasticTable:
+        dtype = compute_dtype(dtype)
+        with without_autocast(positions):
+            f = in_float64(self.freqs).sigmoid() / 2
+            turns = in_float64(batched(positions))[:, None, :, None, None] * f[:, None]  # (batch, heads, n, d, K)
+            offset = in_float64(self.offsets)[:, None]
+            omega_q = circle(2 * math.pi * turns + offset).to(positions.device, dtype)
+            omega_k = circle(2 * math.pi * turns).to(positions.device, dtype)
+            return StochasticTable(omega_q, omega_k, self.mixed_noise(dtype))
+
+    def mixed_noise(self, dtype: torch.dtype) -> Tensor:
+        noise = torch.randn_like(self.noise) if self.training else self.noise
+        gamma = nn.functional.softplus(self.gains).repeat_interleave(2, -1) / math.sqrt(2 * self.sines)
+        g = self.gate.sigmoid()[..., None]
+        scale = torch.cat([(1 - g).sqrt() * gamma, g.sqrt()], -1) / (self.feature_dim * self.head_dim) ** 0.25
+        return (noise * scale[..., None]).flatten(1, 2).to(dtype)
+
+    def query(self, q: Tensor, table: StochasticTable) -> Tensor:
+        return self.project(q, table.omega_q, table.noise)
+
+    def key(self, k: Tensor, table: StochasticTable) -> Tensor:
+        return self.project(k, table.omega_k, table.noise)
+
+    def project(self, x: Tensor, omega: Tensor, noise: Tensor) -> Tensor:
+        """x̂_r = Σ_i x_i (Ω_i · z_ir), without ever forming Ω z: its products with x come first."""
+        check_features(x, self.head_dim)
+        with without_autocast(x):
+            products = per_head(self.spread, x.to(noise.dtype), (omega,), self.heads)  # (..., heads, n, d·(2K+1))
+            groups = x.shape[-3] // len(noise)
+            return (products @ noise.repeat_interleave(groups, 0)).to(x.dtype)
+
+    def spread(self, x: Tensor, table: tuple[Tensor, ...]) -> Tensor:
+        return (x.unsqueeze(-1) * table[0].unflatten(-1, (self.head_dim, -1))).flatten(-2)
+
+
+def circle(phase: Tensor) -> Tensor:
+    """(..., d, K) phases -> (..., d·(2K+1)): cos and sin of each phase, then 1, for each dimension."""
+    waves = torch.stack([phase.cos(), phase.sin()], -1).flatten(-2)
+    return nn.functional.pad(waves, (0, 1), value=1.0).flatten(-2)

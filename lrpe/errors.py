@@ -1,0 +1,22 @@
+"""The one exception that users catch."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class LrpeError(ValueError):
+    """A broken law: the message gives the law, the values that break it and the way out."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> LrpeError:
+    """The error for a name that nobody has, with the nearest names that somebody has."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise ``LrpeError(message)`` unless the law holds."""
+    if not holds:
+        raise LrpeError(message)
