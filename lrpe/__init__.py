@@ -14,9 +14,12 @@ from lrpe.encodings.basis import (
     OddEven,
 )
 from lrpe.encodings.config import EncodingConfig
+from lrpe.encodings.definition import verify
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure, encoding
 from lrpe.encodings.grid import Grid
+from lrpe.encodings.laws import Report
+from lrpe.encodings.linearizability import Linearizability, linearizability
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
@@ -46,6 +49,10 @@ __all__ = [
     "Permutation",
     "PositionMatrix",
     "PositionalEncoding",
+    "Report",
+    "Linearizability",
+    "linearizability",
+    "verify",
     "SinusoidalPositions",
     "StochasticEncoding",
     "Unitary",

@@ -28,6 +28,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "absolute",
         "config",
         "family",
+        "linearizability",
+        "laws",
         "definition",
         "canonical",
         "derive",
