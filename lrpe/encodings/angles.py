@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from lrpe.encodings.precision import Precise, in_float64, keep
+from lrpe.encodings.precision import Precise, compute_dtype, in_float64, keep
 from lrpe.encodings.scaling import Scaling
 from lrpe.errors import require
 
@@ -13,22 +13,22 @@ from lrpe.errors import require
 def geometric(count: int, dim: int, base: float = 10000.0) -> Tensor:
     """α_k = base^(-2k / dim), RoPE's and the listing's kind a. Type 2 takes count = dim/2, Type 1 count = dim."""
     require(base > 1, f"Geometric angles fall, so base > 1; got base={base}.")
-    return (base ** (-2 * torch.arange(count, dtype=torch.float64) / dim)).float()
+    return (base ** (-2 * torch.arange(count, dtype=torch.float64, device="cpu") / dim)).float()
 
 
 def linear(count: int, length: int) -> Tensor:
     """α_k = (π / 2·length) (k + 1) / count, the listing's kind b: the fastest makes a quarter turn over the length."""
-    return (quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64) / count).float()
+    return (quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64, device="cpu") / count).float()
 
 
 def harmonic(count: int, length: int) -> Tensor:
     """α_k = (π / 2·length) / (k + 1), the listing's kind c."""
-    return (quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64)).float()
+    return (quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64, device="cpu")).float()
 
 
 def constant(count: int, length: int) -> Tensor:
     """α_k = π / 2·length for every k, cosFormer's."""
-    return torch.full((count,), quarter_turn(length), dtype=torch.float64).float()
+    return torch.full((count,), quarter_turn(length), dtype=torch.float64, device="cpu").float()
 
 
 def quarter_turn(length: int) -> float:
@@ -51,7 +51,7 @@ class Angles(Precise):
         require(alpha.ndim in (1, 2), f"α has shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
         require(alpha.is_floating_point(), f"α is real; got {alpha.dtype}.")
         self.alpha: Tensor
-        keep(self, "alpha", alpha.clone().to(torch.get_default_device()), learned)
+        keep(self, "alpha", alpha.clone().to(torch.get_default_device(), compute_dtype(alpha.dtype)), learned)
         self.scaling = scaling
         self.dim = dim or 2 * alpha.shape[-1]
         self.base = base

@@ -6,7 +6,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from lrpe.encodings.precision import Precise, compute_dtype, keep, normal, without_autocast
+from lrpe.encodings.precision import LACK_FLOAT64, Precise, compute_dtype, keep, normal, without_autocast
 from lrpe.errors import require
 
 Table = tuple[Tensor, ...]  # what can be computed before the features are seen; made once, it serves q and k
@@ -38,7 +38,7 @@ class Basis(Precise):
     @torch.no_grad()
     def dense(self) -> Tensor:
         """P as a complex128 matrix, for the verifier."""
-        columns = torch.eye(self.dim, dtype=torch.float64)
+        columns = torch.eye(self.dim, dtype=torch.float64, device="cpu")
         encoded = self.transform(columns, tuple(t.to("cpu") for t in self.table(torch.float64))).mT
         re, im = encoded.chunk(2, 0) if self.is_complex else (encoded, torch.zeros_like(encoded))
         return torch.complex(re, im)
@@ -145,8 +145,9 @@ class MatrixBasis(Basis):
         super().__init__(len(P))
         self.is_complex = P.is_complex()
         P = torch.cat([P.real, P.imag]) if self.is_complex else P
-        self.P: Tensor
-        self.register_buffer("P", P.to(torch.get_default_device(), torch.float64))  # (d, d), or re above im: (2d, d)
+        home = torch.get_default_device()
+        self.P: Tensor  # (d, d), or re above im: (2d, d)
+        self.register_buffer("P", P.to(home, torch.float32 if home.type in LACK_FLOAT64 else torch.float64))
 
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
         return (self.P.to(dtype),)

@@ -74,6 +74,7 @@ class EncodingConfig:
             f"A position has one axis or more, and each turns a dimension or more; got axes={self.axes}, "
             f"head_dim={self.head_dim}.",
         )
+        require(self.heads is None or self.heads >= 1, f"heads is 1 or more, or None; got heads={self.heads}.")
         lookup("basis", self.basis, BASES)
         lookup("position matrix", self.matrix, MATRICES | OUTSIDE)
         lookup("kind of angles", self.angles, ANGLES)
@@ -89,7 +90,7 @@ class EncodingConfig:
             BASES[self.basis](self),
             parts[0] if self.axes == 1 else Grid(*parts),
             acts=self.acts,
-            decay=None if self.decay is None else torch.tensor(self.decay, device="cpu"),
+            decay=None if self.decay is None else torch.tensor(self.decay, dtype=torch.float64, device="cpu"),
             score_scale=1.0 if scaling is None else scaling.score_scale,
         )
 

@@ -75,6 +75,10 @@ class Encoding(PositionalEncoding):
         if decay is not None:
             inside = decay.ndim == 1 and bool(((decay > 0) & (decay <= 1)).all())
             require(inside, f"A decay has one r with 0 < r ≤ 1 a head, in shape (heads,); got {decay.tolist()}.")
+            require(
+                matrix.heads in (None, len(decay)),
+                f"A decay has one r a head; got {len(decay)} for {matrix.heads} heads.",
+            )
         self.basis, self.matrix = basis, matrix
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
         self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim

@@ -52,7 +52,8 @@ class Orthogonal(PositionMatrix):
         cos, sin = angle.cos(), angle.sin()
         blocks = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)  # (heads, p, 2, 2)
         kept = self.dim - 2 * self.pairs - self.alternating
-        rest = torch.tensor([1.0] * kept + [(-1.0) ** (s[0] % 2)] * self.alternating, dtype=torch.float64)
+        diagonal = [1.0] * kept + [(-1.0) ** (s[0] % 2)] * self.alternating
+        rest = torch.tensor(diagonal, dtype=torch.float64, device="cpu")
         Lambda = torch.stack([torch.block_diag(*turns, torch.diag(rest)) for turns in blocks]).to(torch.complex128)
         return Lambda[0] if self.heads is None else Lambda
 

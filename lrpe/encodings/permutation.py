@@ -18,11 +18,12 @@ class Permutation(PositionMatrix):
         if permutation is None:
             permutation = draw(dim, seed, heads)
         super().__init__(dim, len(permutation) if permutation.ndim == 2 else None)
-        lists = permutation.reshape(-1, permutation.shape[-1]).tolist()
+        shaped = permutation.ndim in (1, 2) and not permutation.is_floating_point()
+        lists = permutation.reshape(-1, permutation.shape[-1]).tolist() if shaped else []
         require(
-            permutation.ndim in (1, 2) and all(sorted(pi) == list(range(dim)) for pi in lists),
-            f"A permutation holds each of 0, ..., {dim - 1} once, in shape ({dim},) or (heads, {dim}); "
-            f"got {lists if permutation.ndim == 2 else lists[0]}.",
+            len(lists) > 0 and all(sorted(pi) == list(range(dim)) for pi in lists),
+            f"A permutation holds each of the integers 0, ..., {dim - 1} once, in shape ({dim},) or (heads, {dim}); "
+            f"got {permutation.tolist()}.",
         )
         cycles = torch.tensor([walk_cycles(pi) for pi in lists], device="cpu")  # (heads, 4, d)
         self.cycles: Tensor
@@ -43,7 +44,7 @@ class Permutation(PositionMatrix):
 
     def dense(self, *s: int) -> Tensor:
         power = self.power(torch.tensor([[s[0]]], device=self.cycles.device))[0, :, 0].to("cpu")  # (heads, d)
-        Lambda = torch.eye(self.dim, dtype=torch.complex128)[power]
+        Lambda = torch.eye(self.dim, dtype=torch.complex128, device="cpu")[power]
         return Lambda[0] if self.heads is None else Lambda
 
 

@@ -1,5 +1,7 @@
 """Nothing that defines an encoding falls below float32, and every angle is formed in float64."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +25,13 @@ class Precise(nn.Module):
 
         return super()._apply(precise, recurse)
 
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        for name, _ in (*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)):
+            value = state_dict.get(prefix + name)
+            if value is not None and value.is_floating_point() and value.dtype.itemsize < 4:
+                state_dict[prefix + name] = value.float()  # or assign=True would bring a file's bf16 in
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype that features of ``dtype`` are encoded in: float64 stays, all others are float32."""
@@ -34,8 +43,10 @@ def in_float64(tensor: Tensor) -> Tensor:
     return tensor.to("cpu" if tensor.device.type in LACK_FLOAT64 else tensor.device, torch.float64)
 
 
-def without_autocast(tensor: Tensor) -> torch.autocast:
+def without_autocast(tensor: Tensor) -> AbstractContextManager:
     """A context in which autocast does not round what an encoding computes."""
+    if tensor.device.type == "meta":  # which has shapes but no numbers to round, and no autocast
+        return nullcontext()
     return torch.autocast(tensor.device.type, enabled=False)
 
 

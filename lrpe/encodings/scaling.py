@@ -33,7 +33,7 @@ class Interpolation:
         return 1.0
 
     def ratios(self, count: int, dim: int, base: float) -> Tensor:
-        return torch.full((count,), 1 / self.factor, dtype=torch.float64)
+        return torch.full((count,), 1 / self.factor, dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class NTKAware:
         return 1.0
 
     def ratios(self, count: int, dim: int, base: float) -> Tensor:
-        return self.factor ** (-torch.arange(count, dtype=torch.float64) / max(count - 1, 1))
+        return self.factor ** (-torch.arange(count, dtype=torch.float64, device="cpu") / max(count - 1, 1))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class YaRN:
             return dim * math.log(self.length / (turns * 2 * math.pi)) / (2 * math.log(base))
 
         low, high = max(math.floor(turning(self.fast)), 0), min(math.ceil(turning(self.slow)), dim - 1)
-        ramp = (torch.arange(count, dtype=torch.float64) - low) / max(high - low, 1e-3)
+        ramp = (torch.arange(count, dtype=torch.float64, device="cpu") - low) / max(high - low, 1e-3)
         return 1 + ramp.clamp(0, 1) * (1 / self.factor - 1)
 
 
