@@ -6,7 +6,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from lrpe.encodings.precision import LACK_FLOAT64, Precise, compute_dtype, keep, normal, without_autocast
+from lrpe.encodings.precision import LACK_FLOAT64, Precise, compute_dtype, in_float64, keep, normal, without_autocast
 from lrpe.errors import require
 
 Table = tuple[Tensor, ...]  # what can be computed before the features are seen; made once, it serves q and k
@@ -201,8 +201,8 @@ class LearnedOrthogonal(Basis):
         keep(self, "A", normal(dim, dim, seed=seed) / math.sqrt(dim), learned=True)
 
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
-        A = self.A.to(dtype)
-        return (torch.linalg.matrix_exp(A - A.mT),)
+        A = in_float64(self.A)  # in float32 matrix_exp is off by 1e-5
+        return (torch.linalg.matrix_exp(A - A.mT).to(self.A.device, dtype),)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         return x @ table[0].mT

@@ -183,7 +183,7 @@ def build_unitary(config: EncodingConfig, axis: int) -> Unitary:
 
 def build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
     dim, alternating = config.share(config.head_dim, axis), config.share(config.alternating, axis)
-    free = dim - alternating
+    free = max(dim - alternating, 0)
     rotated = free - free % 2 if config.rotated is None else config.share(config.rotated, axis)
     require(
         rotated >= 0 and rotated % 2 == 0,

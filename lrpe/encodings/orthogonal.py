@@ -17,7 +17,7 @@ class Orthogonal(PositionMatrix):
     """
 
     def __init__(self, dim: int, angles: Angles | None = None, alternating: int = 0):
-        free = dim - alternating
+        free = max(dim - alternating, 0)
         angles = angles or Angles(geometric(free // 2, max(2 * (free // 2), 1)))
         super().__init__(dim, angles.heads)
         self.pairs = angles.count
