@@ -1,0 +1,100 @@
+"""Positions of several axes: scores depend on the difference on each axis."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from lrpe import Grid, LrpeError, Orthogonal, Permutation, Unitary, encoding, positions
+from tests.encodings.compositions import RELATIVE, features, make, scores, seeds
+
+every = pytest.mark.parametrize("name", RELATIVE)
+cells = st.lists(st.integers(-1000, 1000), min_size=3, max_size=3)
+
+
+def on_grid(name, axes, seed=0):
+    rotated = {"rotated": 2 * axes} if name == "mixed" else {}
+    return make(name, 12, axes=axes, seed=seed, **rotated)
+
+
+@every
+@settings(max_examples=6)
+@given(axes=st.sampled_from([2, 3]), seed=seeds, s=cells, t=cells, shift=cells)
+def test_shifting_each_axis_by_its_own_amount_changes_nothing(name, axes, seed, s, t, shift):
+    encode = on_grid(name, axes, seed).double()
+    q, k = features(3, 1, 12, seed=seed), features(3, 1, 12, seed=seed + 1)
+    s, t, shift = (torch.tensor([cell[:axes]]) for cell in (s, t, shift))
+    assert_close(scores(encode, q, k, s + shift, t + shift), scores(encode, q, k, s, t), rtol=0, atol=1e-8)
+
+
+@every
+@settings(max_examples=6)
+@given(axes=st.sampled_from([2, 3]), seed=seeds, s=cells, t=cells)
+def test_the_score_on_a_grid_is_its_dense_formula(name, axes, seed, s, t):
+    encode = on_grid(name, axes, seed).double()
+    q, k = features(3, 1, 12, seed=seed), features(3, 1, 12, seed=seed + 1)
+    P, Lambda = encode.basis.dense(), encode.matrix.dense(*(b - a for a, b in zip(s[:axes], t, strict=False)))
+    W = P.mH @ Lambda @ P
+    expected = (q.to(W.dtype) @ W @ k.to(W.dtype).mT).real
+    assert_close(scores(encode, q, k, torch.tensor([s[:axes]]), torch.tensor([t[:axes]])), expected, rtol=0, atol=1e-8)
+
+
+@every
+@pytest.mark.parametrize("axes", [2, 3])
+def test_no_axis_stands_for_another(name, axes):
+    if name == "none":
+        return
+    encode, x = on_grid(name, axes), features(3, 1, 12)
+    cell = [3, 5, 7][:axes]
+    swapped = [5, 3, 7][:axes]
+    assert not torch.allclose(encode(x, torch.tensor([cell])), encode(x, torch.tensor([swapped])))
+    for axis in range(axes):
+        moved = [value + (axis == j) for j, value in enumerate(cell)]
+        assert not torch.allclose(encode(x, torch.tensor([cell])), encode(x, torch.tensor([moved])))
+
+
+def test_the_first_axis_turns_the_first_dimensions():
+    encode, row = encoding("rope", 8, axes=2), encoding("rope", 4)
+    x, cells = features(6, 8), positions.grid(2, 3)
+    expected = torch.cat([row(x[:, :4], cells[:, 0]), row(x[:, 4:], cells[:, 1])], -1)
+    assert_close(encode(x, cells), expected)
+
+
+@every
+def test_batches_of_cells_align_with_the_batch(name):
+    encode, x = on_grid(name, 2), features(3, 3, 4, 12)
+    cells = torch.randint(-9, 9, (3, 4, 2), generator=torch.Generator().manual_seed(0))
+    expected = torch.stack([encode(x[b], cells[b]) for b in range(3)])
+    assert_close(encode(x, cells), expected)
+
+
+@given(dim=st.integers(3, 20), axes=st.integers(1, 3))
+def test_the_axes_share_all_dimensions(dim, axes):
+    for name in ("type1", "type2", "type3"):
+        encode = encoding(name, dim, axes=axes)
+        assert encode.axes == axes
+        if axes > 1:
+            sizes = [part.dim for part in encode.matrix.parts]
+            assert sum(sizes) == dim
+            assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("call", "values"),
+    [
+        (lambda: Grid(Orthogonal(4)), ["2 axes", "got 1"]),
+        (lambda: Grid(Orthogonal(4), Unitary(4)), ["True", "False"]),
+        (lambda: Grid(Permutation(4, heads=2), Permutation(4)), ["2", "None"]),
+        (lambda: encoding("rope", 8, axes=2)(torch.ones(6, 8)), ["2 axes", "grid(height, width)"]),
+        (lambda: encoding("rope", 8, axes=2)(torch.ones(6, 8), torch.arange(6)), ["(n, 2)", "(6,)"]),
+        (lambda: encoding("rope", 8, axes=2)(torch.ones(6, 8), positions.grid(1, 2, 3)), ["(n, 2)", "(6, 3)"]),
+        (lambda: encoding("rope", 8, axes=2)(torch.ones(5, 8), positions.grid(2, 3)), ["6 positions", "5 rows"]),
+        (lambda: encoding("rope", 2, axes=3), ["axes=3", "head_dim=2"]),
+        (lambda: encoding("rope", 8, axes=0), ["axes=0"]),
+    ],
+)
+def test_what_does_not_fit_a_grid_is_refused(call, values):
+    with pytest.raises(LrpeError) as error:
+        call()
+    assert all(value in str(error.value) for value in values)
