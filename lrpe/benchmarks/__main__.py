@@ -1,0 +1,26 @@
+"""The measuring side of ``process.measure_apart``: a request in, one line of JSON out."""
+
+import json
+import sys
+
+from lrpe.benchmarks import encoding
+from lrpe.benchmarks.process import pin
+from lrpe.errors import LrpeError
+
+BENCHMARKS = {"encoding": encoding.measure}
+
+
+def main(request: str) -> None:
+    asked = json.loads(request)
+    pin(asked["threads"])
+    try:
+        result = BENCHMARKS[asked["benchmark"]](**asked["options"])
+    except LrpeError as error:
+        reply = {"error": str(error)}
+    else:
+        reply = {"result": result.to_dict(), "text": str(result)}
+    print(json.dumps(reply))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,22 @@
+"""Rows of words as aligned columns."""
+
+from collections.abc import Sequence
+
+
+def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table with a rule under its header; the first ``left`` columns lean left, the others right.
+
+    >>> print(in_columns(["name", "ratio"], [["copy", "1.00"], ["rope", "12.10"]]))
+    name  ratio
+    ----  -----
+    copy   1.00
+    rope  12.10
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "\n".join("  ".join(lean(line, widths, left)).rstrip() for line in lines)
+
+
+def lean(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+    cells = zip(line, widths, strict=True)
+    return [cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in enumerate(cells)]

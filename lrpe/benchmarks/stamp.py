@@ -1,0 +1,67 @@
+"""What a figure must carry to be compared with another: commit, machine, versions, date."""
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+
+
+def stamp(*packages: str) -> dict[str, Any]:
+    """Where, when and of what a measurement was made; a package that is not installed has version None."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        **commit(),
+        "machine": f"{cpu_model()}, {os.cpu_count()} processors",
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {package: installed_version(package) for package in ("lrpe", "torch", *packages)},
+    }
+
+
+def commit() -> dict[str, Any]:
+    """The commit that this code is from and whether anything is changed since; None for both outside a repository."""
+    if not git("ls-files", Path(__file__).name):
+        return {"commit": None, "dirty": None}
+    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+
+
+def git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def cpu_model() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown processor"
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def describe(mark: dict[str, Any]) -> str:
+    """The stamp in three lines."""
+    versions = ", ".join(f"{name} {number or 'missing'}" for name, number in mark["versions"].items())
+    changed = {None: "", True: ", with changes", False: ""}[mark["dirty"]]
+    return "\n".join(
+        [
+            f"{mark['date']}, commit {(mark['commit'] or 'unknown')[:12]}{changed}",
+            f"{mark['machine']}, {mark['system']}",
+            f"Python {mark['python']}, {versions}",
+        ]
+    )

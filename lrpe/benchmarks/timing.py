@@ -1,0 +1,86 @@
+"""Interleaved rounds: every task beside its unit, so that a slow minute of the machine slows both."""
+
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median, quantiles
+from time import perf_counter, process_time
+
+from lrpe.errors import require
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to time. Its figure is in units of ``units`` runs of the unit that it is timed beside."""
+
+    name: str
+    run: Callable[[], object]
+    units: float = 1.0
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The median over the rounds of time ÷ unit, its quartiles, and the median of the time itself."""
+
+    ratio: float
+    low: float
+    high: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2f} ({self.low:.2f}–{self.high:.2f})"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A figure for each task, and the share of its processor that the process had: below 1 if others wanted it too."""
+
+    figures: dict[str, Figure]
+    processor_share: float
+
+
+def interleave(tasks: Sequence[Task], unit: Callable[[], object], rounds: int, calls: int = 3) -> Timing:
+    """Time every task once a round, in an order drawn anew, with the unit right before it."""
+    require(rounds >= 1 and calls >= 1, f"Timing takes one round and one call or more; got {rounds} and {calls}.")
+    names = [task.name for task in tasks]
+    require(len(set(names)) == len(names), f"Each task has a name of its own; got {names}.")
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    start, start_busy = perf_counter(), process_time()
+    with no_collections():
+        for turn in range(-1, rounds):  # round -1 warms everything up and counts for nothing
+            for task in random.Random(turn).sample(tasks, len(tasks)):
+                unit_seconds, seconds = time_calls(unit, calls), time_calls(task.run, calls)
+                if turn >= 0:
+                    samples[task.name].append((seconds / (task.units * unit_seconds), seconds))
+    share = (process_time() - start_busy) / (perf_counter() - start)
+    return Timing({name: summarise(pairs) for name, pairs in samples.items()}, share)
+
+
+def time_calls(run: Callable[[], object], calls: int) -> float:
+    """Seconds a call, after one call that is not counted: what came before has filled the caches with its own."""
+    run()
+    start = perf_counter()
+    for _ in range(calls):
+        run()
+    return (perf_counter() - start) / calls
+
+
+def summarise(pairs: Sequence[tuple[float, float]]) -> Figure:
+    ratios, seconds = [ratio for ratio, _ in pairs], [time for _, time in pairs]
+    low, middle, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+    return Figure(middle, low, high, median(seconds))
+
+
+@contextmanager
+def no_collections() -> Iterator[None]:
+    """Python's garbage collector stays out of the timings."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,55 @@
+import json
+import sys
+
+import pytest
+
+from lrpe.benchmarks import __main__ as measuring
+from lrpe.benchmarks import process
+from lrpe.errors import LrpeError
+
+ECHO = """
+import json, os, sys
+asked = json.loads(sys.argv[-1])
+result = {"asked": asked, "threads": os.environ["OMP_NUM_THREADS"], "malloc": os.environ["GLIBC_TUNABLES"]}
+print("a library's chatter")
+print(json.dumps({"result": result, "text": "Λ"}))
+"""
+
+
+def run_instead(monkeypatch, code: str) -> None:
+    """Let the process that measures run this code."""
+    run = process.subprocess.run
+    monkeypatch.setattr(
+        process.subprocess, "run", lambda command, **options: run([sys.executable, "-c", code, command[-1]], **options)
+    )
+
+
+def test_the_process_has_its_environment_before_it_starts(monkeypatch):
+    run_instead(monkeypatch, ECHO)
+    result, text = process.measure_apart("encoding", threads=3, quick=True)
+    assert result["asked"] == {"benchmark": "encoding", "threads": 3, "options": {"quick": True}}
+    assert result["threads"] == "3"
+    assert "mmap_threshold" in result["malloc"]
+    assert text == "Λ"
+
+
+def test_an_error_there_is_an_error_here(monkeypatch):
+    run_instead(monkeypatch, """print('{"error": "rope and made up differ"}')""")
+    with pytest.raises(LrpeError, match="rope and made up differ"):
+        process.measure_apart("encoding")
+
+
+def test_a_process_that_dies_is_reported(monkeypatch):
+    run_instead(monkeypatch, "import sys; sys.exit(3)")
+    with pytest.raises(LrpeError, match="ended with code 3"):
+        process.measure_apart("encoding")
+
+
+def test_the_measuring_side_answers_with_the_error(monkeypatch, capsys):
+    def refuse():
+        raise LrpeError("rope and made up differ")
+
+    monkeypatch.setattr(measuring, "pin", lambda threads: None)
+    monkeypatch.setitem(measuring.BENCHMARKS, "encoding", refuse)
+    measuring.main(json.dumps({"benchmark": "encoding", "threads": 1, "options": {}}))
+    assert json.loads(capsys.readouterr().out) == {"error": "rope and made up differ"}

@@ -1,0 +1,46 @@
+import gc
+
+import pytest
+
+from lrpe.benchmarks.timing import Task, interleave, summarise
+from lrpe.errors import LrpeError
+
+
+def test_a_round_takes_every_task_with_the_unit_before_it():
+    log = []
+    tasks = [Task(name, lambda name=name: log.append(name)) for name in "abc"]
+    timing = interleave(tasks, lambda: log.append("unit"), rounds=2, calls=1)
+    assert set(timing.figures) == set("abc")
+    turns = [log[k : k + 4] for k in range(0, len(log), 4)]  # the unit twice, the task twice
+    assert len(turns) == 3 * 3  # a round to warm up, and two that count
+    assert all(turn[:2] == ["unit", "unit"] and turn[2] == turn[3] for turn in turns)
+    assert all(sorted(turn[2] for turn in turns[k : k + 3]) == ["a", "b", "c"] for k in (0, 3, 6))
+
+
+def test_a_figure_is_the_median_and_the_quartiles():
+    figure = summarise([(3.0, 1.0), (1.0, 9.0), (2.0, 2.0), (100.0, 3.0), (2.5, 4.0)])
+    assert (figure.ratio, figure.low, figure.high, figure.seconds) == (2.5, 2.0, 3.0, 3.0)
+    assert str(figure) == "2.50 (2.00–3.00)"
+    assert summarise([(2.0, 1.0)]).low == 2.0
+
+
+def test_units_divide_the_figure(monkeypatch):
+    clock = iter(range(100))  # every look at the clock is a second later, so that a call of anything takes one
+    monkeypatch.setattr("lrpe.benchmarks.timing.perf_counter", lambda: float(next(clock)))
+    timing = interleave([Task("one", int), Task("two", int, units=2)], int, rounds=3, calls=1)
+    assert timing.figures["one"].ratio == 1.0
+    assert timing.figures["two"].ratio == 0.5
+
+
+def test_the_garbage_collector_is_left_as_it_was():
+    states = []
+    interleave([Task("a", lambda: states.append(gc.isenabled()))], int, rounds=1)
+    assert not any(states)
+    assert gc.isenabled()
+
+
+def test_two_tasks_of_one_name_are_refused():
+    with pytest.raises(LrpeError, match="name of its own"):
+        interleave([Task("a", int), Task("a", int)], int, rounds=1)
+    with pytest.raises(LrpeError, match="one round"):
+        interleave([Task("a", int)], int, rounds=0)
