@@ -1,0 +1,101 @@
+"""The verbs as a jsonargparse parser. A verb is a dataclass: its fields are the options, its docstring is the help."""
+
+import dataclasses
+import difflib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, NoReturn, Protocol, get_type_hints
+
+import docstring_parser
+from jsonargparse import ArgumentParser
+
+from lrpe.cli.bench import BenchEncoding
+from lrpe.cli.verify import Verify
+
+Words = tuple[str, ...]  # ("bench", "encoding")
+
+
+class Verb(Protocol):
+    def run(self) -> int:
+        """Do it, and give the exit code."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Verbs under a verb, as ``lrpe bench encoding``."""
+
+    summary: str
+    verbs: Mapping[str, type]
+
+
+VERBS: dict[str, type | Group] = {
+    "verify": Verify,
+    "bench": Group("Measure speed, as ratios to a limit of the machine and beside peers.", {"encoding": BenchEncoding}),
+}
+
+
+def parse(argv: Sequence[str]) -> Verb:
+    """The verb that was typed, with its options. Help, version and mistakes end the process, as usual."""
+    parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=version("lrpe"))
+    parsers = add_verbs(parser, VERBS)
+    chosen, place = parser.parse_args(list(argv)), ()
+    while (word := chosen.get("verb")) is not None:
+        chosen, place = chosen[word], (*place, word)
+    if place not in parsers:
+        (parser if not place else parser.below[place[0]]).print_help(sys.stderr)
+        parser.exit(2)
+    return parsers[place](**chosen.as_dict())
+
+
+class Parser(ArgumentParser):
+    """Names the nearest option or verb when it does not know one."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, allow_abbrev=False, **options)
+        self.below: dict[str, Parser] = {}
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        parser = getattr(ex, "subcommand_parser", None) or self
+        unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
+        known = [*parser._option_string_actions, *re.findall(r"'([^']+)'", message.partition("choose from")[2])]
+        near = difflib.get_close_matches(unknown[1], known, n=2, cutoff=0.5) if unknown else []
+        super().error(f"{message}. Did you mean {' or '.join(near)}?" if near else message, ex)
+
+
+def add_verbs(parser: Parser, verbs: Mapping[str, type | Group], place: Words = ()) -> dict[Words, type]:
+    """Add the verbs, and what is under them; the dataclasses by the words that lead to them."""
+    found: dict[Words, type] = {}
+    choices = parser.add_subcommands(required=False, dest="verb", metavar="VERB", title="verbs", description=None)
+    for word, verb in verbs.items():
+        text = verb.summary if isinstance(verb, Group) else described(verb)
+        parser.below[word] = below = Parser(description=text)
+        choices.add_subcommand(word, below, help=text.partition("\n")[0])
+        if isinstance(verb, Group):
+            found |= add_verbs(below, verb.verbs, (*place, word))
+        else:
+            add_options(below, verb)
+            found[(*place, word)] = verb
+    return found
+
+
+def described(verb: type) -> str:
+    doc = docstring_parser.parse(verb.__doc__ or "")
+    return "\n\n".join(filter(None, [doc.short_description, doc.long_description]))
+
+
+def add_options(parser: Parser, verb: type) -> None:
+    """An option for each field: a flag for a bool, and words without dashes for a field with ``words`` metadata."""
+    hints = get_type_hints(verb)
+    help_of = {p.arg_name: p.description for p in docstring_parser.parse(verb.__doc__ or "").params}
+    for field in dataclasses.fields(verb):
+        flag, help_text = f"--{field.name.replace('_', '-')}", help_of.get(field.name)
+        if "words" in field.metadata:
+            words = field.metadata["words"]
+            parser.add_argument(field.name, nargs="*", type=str, default=[], metavar=words, help=help_text)
+        elif hints[field.name] is bool:
+            parser.add_argument(flag, action="store_true", help=help_text)
+        else:
+            parser.add_argument(flag, type=hints[field.name], default=field.default, help=help_text)

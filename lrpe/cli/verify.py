@@ -1,0 +1,96 @@
+"""``lrpe verify``: the definition and the theorem, measured on encodings by name."""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lrpe.benchmarks.columns import in_columns
+from lrpe.encodings.definition import verify
+from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.family import BASELINES, FAMILY, encoding
+from lrpe.encodings.laws import Report
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Check that encodings obey Definition 3.1 and Proposition 3.2; the exit code is 1 if a law fails.
+
+    Attributes:
+        names: encodings such as type2, rope or "fourier*unitary"; every named one that is relative if none is given.
+        head_dim: d, the width of a query or key in one head.
+        heads: heads, for encodings that need to know them (per, spe).
+        length: longest length, for angles that depend on it (cosformer).
+        seed: of the positions; and, if it is not 0, of what an encoding draws at random.
+        json: print JSON instead of a table.
+    """
+
+    names: list[str] = field(default_factory=list, metadata={"words": "NAME"})
+    head_dim: int = 64
+    heads: int = 8
+    length: int = 512
+    seed: int = 0
+    json: bool = False
+
+    def run(self) -> int:
+        torch.set_num_threads(1)  # matrices this small only wait for a second thread
+        encodings = {name: self.build(name) for name in self.names or [*FAMILY, "per"]}
+        reports = {name: self.check(name, subject) for name, subject in encodings.items()}
+        if self.json:
+            print(json.dumps(as_json(reports), indent=2, ensure_ascii=False))
+        elif len(self.names) == 1:
+            print(*reports.values())
+        else:
+            print(summary(encodings, reports))
+        return 0 if all(reports.values()) else 1
+
+    def build(self, name: str) -> PositionalEncoding:
+        changes: dict[str, Any] = {"length": self.length}
+        if name in BASELINES:
+            changes["heads"] = self.heads
+        if self.seed != 0:
+            changes["seed"] = self.seed
+        return encoding(name, self.head_dim, **changes)
+
+    def check(self, name: str, subject: PositionalEncoding) -> Report:
+        if sys.stderr.isatty():
+            print(f"\rChecking {name} ... \033[K", end="", file=sys.stderr, flush=True)
+        report = verify(subject, seed=self.seed)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        return report
+
+
+def as_json(reports: dict[str, Report]) -> dict[str, Any]:
+    found = [{"name": name, **report.to_dict()} for name, report in reports.items()]
+    for law in (law for report in found for law in report["laws"]):
+        law["residual"] = law["residual"] if math.isfinite(law["residual"]) else None  # JSON has no infinity
+    return {"holds": all(reports.values()), "encodings": found}
+
+
+def summary(encodings: dict[str, PositionalEncoding], reports: dict[str, Report]) -> str:
+    """A row an encoding, a column a law; the laws themselves are written out below."""
+    equations = list(dict.fromkeys(law.equation for report in reports.values() for law in report.laws))
+    numbers = [f"({k})" for k in range(1, len(equations) + 1)]
+    rows = [
+        [name, composition(encodings[name]), *residuals(report, equations), "holds" if report else "FAILS"]
+        for name, report in reports.items()
+    ]
+    table = in_columns(["encoding", "P × Λ", *numbers, ""], rows, left=2)
+    legend = [f"{number} {equation}" for number, equation in zip(numbers, equations, strict=True)]
+    return "\n".join([table, "", "Largest residual of each law:", *legend])
+
+
+def composition(subject: PositionalEncoding) -> str:
+    if isinstance(subject, Encoding):
+        return f"{type(subject.basis).__name__} × {type(subject.matrix).__name__}"
+    return type(subject).__name__
+
+
+def residuals(report: Report, equations: Sequence[str]) -> list[str]:
+    measured = {law.equation: law.residual for law in report.laws}
+    return [f"{measured[equation]:.1e}" if equation in measured else "–" for equation in equations]

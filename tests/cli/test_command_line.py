@@ -1,0 +1,86 @@
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from lrpe.cli import main
+from lrpe.cli.verify import Verify
+
+
+def test_the_version_is_the_installed_one(capsys):
+    assert ended(["--version"]) == 0
+    assert capsys.readouterr().out == f"lrpe {version('lrpe')}\n"
+
+
+def test_help_lists_the_verbs_with_a_line_each(capsys):
+    assert ended(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "verify" in out
+    assert "bench" in out
+    assert "Definition 3.1" in out
+
+
+def test_without_a_verb_the_help_is_shown(capsys):
+    assert ended([]) == 2
+    assert "verify" in capsys.readouterr().err
+    assert ended(["bench"]) == 2
+    assert "encoding" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "near"),
+    [
+        (["verfy"], "verify"),
+        (["verify", "--hed-dim", "8"], "--head-dim"),
+        (["verify", "--hed-dim=8"], "--head-dim"),
+        (["bench", "encodin"], "encoding"),
+        (["bench", "encoding", "--quik"], "--quick"),
+    ],
+)
+def test_a_mistyped_word_names_the_nearest(argv, near, capsys):
+    assert ended(argv) == 2
+    assert f"Did you mean {near}" in capsys.readouterr().err
+
+
+def test_a_value_of_the_wrong_type_is_refused(capsys):
+    assert ended(["verify", "--head-dim", "wide"]) == 2
+    assert "head_dim" in capsys.readouterr().err
+
+
+def test_without_jsonargparse_one_sentence_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jsonargparse", None)
+    monkeypatch.delitem(sys.modules, "lrpe.cli.parser", raising=False)
+    assert main(["verify"]) == 2
+    captured = capsys.readouterr()
+    assert "pip install 'lrpe[cli]'" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_ctrl_c_is_quiet(monkeypatch, capsys):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Verify, "run", interrupted)
+    assert main(["verify"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_a_closed_pipe_is_quiet():
+    command = [sys.executable, "-m", "lrpe.cli", "verify", "rope", "--head-dim", "4"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # long before anything is printed
+    assert process.stderr.read() == ""
+    assert process.wait() == 141
+    process.stderr.close()
+
+
+def ended(argv: list[str]) -> int:
+    """The code with which the parser ends the process."""
+    with pytest.raises(SystemExit) as exit:
+        main(argv)
+    assert isinstance(exit.value.code, int)
+    return exit.value.code
