@@ -1,0 +1,85 @@
+"""An encoding in words and numbers, JSON in and out."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from lrpe import EncodingConfig, LrpeError, configure
+from tests.encodings.compositions import EVERY, features, outputs
+
+
+def config_of(name):
+    return configure(name, 8, length=64, heads=3, scaling={"kind": "yarn", "factor": 2.0, "length": 64}, seed=7)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_configuration_survives_json_and_builds_the_same_encoding(name):
+    config = config_of(name)
+    again = EncodingConfig.from_json(config.to_json())
+    assert again == config
+    assert EncodingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    x = features(3, 5, 8)
+    assert_close(outputs(again.build().eval(), x), outputs(config.build().eval(), x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_building_leaves_the_global_generator_alone(name):
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    config_of(name).build()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"basis": "householder", "reflections": 3}, lambda e: e.basis.reflections == 3),
+        ({"basis": "householder", "learned_basis": True}, lambda e: e.basis.v.requires_grad),
+        ({"learned_angles": True}, lambda e: e.matrix.angles.alpha.requires_grad),
+        ({"alternating": 3}, lambda e: (e.matrix.pairs, e.matrix.alternating) == (2, 3)),
+        ({"rotated": 4}, lambda e: e.matrix.pairs == 2),
+        ({"heads": 3}, lambda e: e.matrix.angles.alpha.shape == (3, 4)),
+        ({"base": 100.0}, lambda e: float(e.matrix.angles.alpha[1]) == pytest.approx(100 ** (-2 / 8))),
+        ({"acts": "before"}, lambda e: e.acts == "before"),
+        ({"decay": (0.5, 0.9)}, lambda e: e.decay.tolist() == pytest.approx([0.5, 0.9])),
+        ({"matrix": "stochastic", "heads": 2, "sines": 3}, lambda e: e.freqs.shape == (2, 8, 3)),
+        ({"matrix": "stochastic", "heads": 2, "realizations": 5}, lambda e: e.feature_dim == 5),
+        ({"matrix": "permutation", "heads": 3}, lambda e: e.heads == 3),
+    ],
+)
+def test_each_field_reaches_what_is_built(changes, part):
+    assert part(EncodingConfig(8, **changes).build())
+
+
+@pytest.mark.parametrize(
+    ("call", "values"),
+    [
+        (lambda: EncodingConfig.from_dict({"head_dim": 8, "basus": "identity"}), ["'basus'", "'basis'"]),
+        (lambda: EncodingConfig.from_dict({"basis": "identity"}), ["head_dim", "['basis']"]),
+        (lambda: EncodingConfig.from_json("[1, 2]"), ["JSON object", "[1, 2]"]),
+        (lambda: EncodingConfig.from_json("{not"), ["JSON object", "{not"]),
+        (lambda: EncodingConfig(8, basis="housholder"), ["'housholder'", "'householder'"]),
+        (lambda: EncodingConfig(8, matrix="orthogonol"), ["'orthogonol'", "'orthogonal'"]),
+        (lambda: EncodingConfig(8, angles="geometrik"), ["'geometrik'", "'geometric'"]),
+        (lambda: EncodingConfig(0), ["head_dim=0"]),
+        (lambda: EncodingConfig(8, heads=0), ["heads=0"]),
+        (lambda: EncodingConfig(8, angles="linear").build(), ["Linear", "length="]),
+        (lambda: EncodingConfig(8, matrix="stochastic").build(), ["heads="]),
+        (lambda: EncodingConfig(8, decay=(1.5,)).build(), ["1.5", "0 < r ≤ 1"]),
+        (lambda: EncodingConfig(8, heads=2, decay=(0.5, 0.5, 0.5)).build(), ["3", "2 heads"]),
+        (lambda: EncodingConfig(8, acts="during").build(), ["'during'"]),
+        (lambda: EncodingConfig(8, basis="householder", reflections=9).build(), ["reflections=9", "dim=8"]),
+    ],
+)
+def test_what_cannot_be_built_is_refused_in_words(call, values):
+    with pytest.raises(LrpeError) as error:
+        call()
+    assert all(value in str(error.value) for value in values)
+
+
+def test_a_variant_changes_a_field():
+    config = configure("type2", 64)
+    assert replace(config, basis="odd-even") == configure("rope-half", 64, learned_angles=True)
