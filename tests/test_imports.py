@@ -32,6 +32,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "laws",
         "definition",
         "canonical",
+        "instances",
         "derive",
     ),
     "attention": (),
