@@ -8,7 +8,8 @@ from lrpe.errors import LrpeError, require
 
 def sequence(length: int, offset: int = 0, device: torch.device | str | None = None) -> Tensor:
     """offset, offset + 1, ..., offset + length - 1; shape (length,). The offset may be negative."""
-    require(length >= 0, f"A sequence has a length of 0 or more; got {length}.")
+    if length < 0:
+        raise LrpeError(f"A sequence has a length of 0 or more; got {length}.")
     return torch.arange(offset, offset + length, device=device)
 
 
@@ -31,7 +32,8 @@ def padded(mask: Tensor) -> Tensor:
     >>> padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])).tolist()
     [[0, 0, 0, 1], [0, 1, 2, 2]]
     """
-    require(mask.ndim == 2, f"A padding mask has shape (batch, n); got {tuple(mask.shape)}.")
+    if mask.ndim != 2:
+        raise LrpeError(f"A padding mask has shape (batch, n); got {tuple(mask.shape)}.")
     return (mask != 0).long().cumsum(-1).sub(1).clamp(min=0)
 
 
@@ -56,16 +58,12 @@ def batched(positions: Tensor, axes: int = 1) -> Tensor:
             "Pass an int64 tensor, such as torch.arange(n)."
         )
     shape = tuple(positions.shape)
-    if axes == 1:
-        require(
-            positions.ndim in (1, 2),
-            f"Positions have shape (n,), or (batch, n) which aligns with the batch; got {shape}.",
-        )
-    else:
-        require(
-            positions.ndim in (2, 3) and shape[-1] == axes,
+    if axes == 1 and positions.ndim not in (1, 2):
+        raise LrpeError(f"Positions have shape (n,), or (batch, n) which aligns with the batch; got {shape}.")
+    if axes > 1 and not (positions.ndim in (2, 3) and shape[-1] == axes):
+        raise LrpeError(
             f"Positions on a grid of {axes} axes have shape (n, {axes}) or (batch, n, {axes}); got {shape}. "
-            "lrpe.positions.grid(height, width) makes them.",
+            "lrpe.positions.grid(height, width) makes them."
         )
     unbatched = positions.ndim == (1 if axes == 1 else 2)
     return (positions[None] if unbatched else positions).long()

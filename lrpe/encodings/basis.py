@@ -38,8 +38,9 @@ class Basis(Precise):
     @torch.no_grad()
     def dense(self) -> Tensor:
         """P as a complex128 matrix, for the verifier."""
-        columns = torch.eye(self.dim, dtype=torch.float64, device="cpu")
-        encoded = self.transform(columns, tuple(t.to("cpu") for t in self.table(torch.float64))).mT
+        with torch.device("cpu"):
+            columns = torch.eye(self.dim, dtype=torch.float64)
+            encoded = self.transform(columns, tuple(t.to("cpu") for t in self.table(torch.float64))).mT
         re, im = encoded.chunk(2, 0) if self.is_complex else (encoded, torch.zeros_like(encoded))
         return torch.complex(re, im)
 

@@ -121,8 +121,6 @@ class Encoding(PositionalEncoding):
 
 
 def check_features(x: Tensor, head_dim: int) -> None:
-    require(
-        x.ndim >= 2 and x.shape[-1] == head_dim,
-        f"Features have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.",
-    )
+    if x.ndim < 2 or x.shape[-1] != head_dim:
+        raise LrpeError(f"Features have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.")
     require(x.is_floating_point(), f"Features are real floating-point numbers; got {x.dtype}.")
