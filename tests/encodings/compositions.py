@@ -13,7 +13,11 @@ from lrpe.encodings.family import FAMILY
 PRODUCTS = tuple(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)
 RELATIVE = (*FAMILY, "per", *PRODUCTS)  # all that are relative exactly
 EVERY = (*RELATIVE, "spe")
-LENGTH = 64
+NEEDED: dict[str, dict[str, Any]] = {  # fields that a name cannot do without
+    "cosformer": {"length": 64},
+    "per": {"heads": 3},
+    "spe": {"heads": 3, "realizations": 16},
+}
 
 seeds = st.integers(0, 2**31 - 1)
 dims = st.integers(1, 17)
@@ -23,9 +27,7 @@ several = st.lists(far, min_size=1, max_size=5)
 
 
 def make(name: str, head_dim: int = 8, **changes: Any) -> Encoding:
-    """The encoding of that name, with the fields that it cannot do without."""
-    needed = {"cosformer": {"length": LENGTH}, "per": {"heads": 3}, "spe": {"heads": 3, "realizations": 16}}
-    return encoding(name, head_dim, **needed.get(name, {}) | changes)  # pyright: ignore[reportReturnType]
+    return encoding(name, head_dim, **NEEDED.get(name, {}) | changes)  # pyright: ignore[reportReturnType]
 
 
 def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -1,0 +1,68 @@
+"""Every composition is differentiable in x and in all that it learns."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from tests.encodings.compositions import EVERY, features, make
+
+
+def parts(name, **changes):
+    """The encoding as a function of x and of what it can learn: α, v, A."""
+    changes |= {"learned_angles": True, "learned_basis": True, "reflections": 2}
+    encode = make(name, 4, **changes).double().eval()
+    learned = {
+        key: value.detach().clone().requires_grad_() for key, value in encode.named_parameters() if value.numel()
+    }
+    positions = torch.tensor([-3, 0, 7])
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode = encode
+
+        def forward(self, x):
+            table = self.encode.table(positions, x.dtype)
+            return self.encode.query(x, table), self.encode.key(x, table)
+
+    def apply(x, *values):
+        state = {f"encode.{key}": value for key, value in zip(learned, values, strict=True)}
+        return torch.func.functional_call(Both(), state, (x,))
+
+    return apply, (features(3, 3, 4).requires_grad_(), *learned.values())
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_gradients_are_those_of_finite_differences(name):
+    apply, inputs = parts(name, heads=3)
+    assert gradcheck(apply, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["type1", "type2", "type3", "learned*orthogonal", "fourier*unitary", "spe"])
+def test_gradients_of_gradients_too(name):
+    apply, inputs = parts(name, heads=3)
+    assert gradgradcheck(apply, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "learned"),
+    [
+        ("type1", {"matrix.angles.alpha", "basis.v"}),
+        ("type2", {"matrix.angles.alpha", "basis.v"}),
+        ("learned*unitary", {"matrix.angles.alpha", "basis.A"}),
+        ("type3", {"basis.v"}),
+    ],
+)
+def test_what_is_learned_gets_a_gradient_through_a_score(name, learned):
+    encode = make(name, 8, learned_angles=True, learned_basis=True)
+    q, k = features(5, 8), features(5, 8, seed=1)
+    (encode(q) @ encode(k).mT).square().sum().backward()
+    gradients = {key: parameter.grad for key, parameter in encode.named_parameters()}
+    assert set(gradients) == learned
+    assert all(gradient is not None and gradient.abs().max() > 1e-4 for gradient in gradients.values())
+
+
+@pytest.mark.parametrize("name", ["type1", "type2", "type3", "fourier*orthogonal"])
+def test_vmap_over_x_is_the_batch(name):
+    encode, x = make(name, 6), features(4, 5, 6)
+    torch.testing.assert_close(torch.func.vmap(encode)(x), encode(x))
