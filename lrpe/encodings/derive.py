@@ -1,0 +1,107 @@
+"""Theorems 1 and 2 of the appendix: from any unitary or orthogonal W_1 to its P and Λ."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.angles import Angles
+from lrpe.encodings.basis import Dense
+from lrpe.encodings.encoding import Encoding
+from lrpe.encodings.orthogonal import Orthogonal
+from lrpe.encodings.unitary import Unitary
+from lrpe.errors import require
+
+NOISE = 1e-13  # an angle this near to 0 or π is a rounding error, far above those of d = 1000
+
+
+@torch.no_grad()
+def from_unitary(W1: Tensor) -> Encoding:
+    """The encoding with W_s = W_1^s.
+
+    Theorem 1: a unitary W_1 is Pᴴ diag(e^{iα_1}, ..., e^{iα_d}) P with a unitary P, which is Type 1.
+    Theorem 2: an orthogonal W_1 is Pᵀ block-diag(R(α_1), ..., R(α_p), I_q, -I_r) P with an orthogonal P, which is
+    Type 2; R(α) is the rotation by α, and 0 < α < π.
+
+    The dtype chooses the theorem: a complex W_1 is Type 1 even if its imaginary part is zero. The angles fall. A W_1 of
+    single precision, or one with small errors, is taken for the unitary matrix that is nearest to it.
+
+    >>> from_unitary(torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]])).matrix.angles.alpha  # a cycle of three: 2π/3
+    tensor([2.0944], dtype=torch.float64)
+    """
+    W = nearest_unitary(W1)
+    return diagonalize(W) if W.is_complex() else block_diagonalize(W)
+
+
+def diagonalize(W: Tensor) -> Encoding:
+    """Theorem 1: the eigenvectors of W are those of the Hermitian iA."""
+    P = torch.cat([Q @ torch.linalg.eigh(1j * A).eigenvectors for Q, A in halves(W)], -1).mH
+    alpha = (P @ W @ P.mH).diagonal().angle()
+    alpha = torch.where(alpha < NOISE - math.pi, alpha + 2 * math.pi, alpha)  # -1 is e^{iπ}, not e^{-iπ}
+    alpha, order = alpha.sort(descending=True)
+    return Encoding(Dense(P[order]), Unitary(len(W), Angles(alpha)))
+
+
+def block_diagonalize(W: Tensor) -> Encoding:
+    """Theorem 2: W turns each plane (a, b) by α; what A sends to 0 is kept in the right half, negated in the left."""
+    (a_left, b_left, negated), (a_right, b_right, kept) = (
+        tuple(Q @ vectors for vectors in planes(A)) for Q, A in halves(W)
+    )
+    a, b = torch.cat([a_left, a_right], -1), torch.cat([b_left, b_right], -1)  # (d, p)
+    Wa, Wb = W @ a, W @ b
+    alpha = torch.atan2((b * Wa - a * Wb).sum(0), (a * Wa + b * Wb).sum(0))
+    alpha, order = alpha.sort(descending=True)
+    turned = torch.stack([a, b], -1)[:, order].flatten(1)  # a_1, b_1, a_2, b_2, ...
+    P = torch.cat([turned, kept, negated], -1).mT
+    return Encoding(Dense(P), Orthogonal(len(W), Angles(alpha), alternating=negated.shape[-1]))
+
+
+def halves(W: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Split the space in two that W keeps apart, cos α < c and cos α > c; for each its basis Q, (d, m), and A, (m, m).
+
+    A is the Cayley transform (V - I)(V + I)⁻¹ of V = QᴴWQ, or of -V in the left half. It has V's eigenvectors, but it
+    is skew, with eigenvalues ±i tan(α/2): they tell all angles apart, as cos α would not do near 0 and π. They are
+    small, for c lies in the widest gap of the middle third of the angles, so no α comes near the pole at π.
+    """
+    cos, Q = torch.linalg.eigh((W + W.mH) / 2)
+    bounds = cos.new_tensor([-0.5, 0.5])
+    split = int(torch.cat([bounds[:1], cos.clamp(-0.5, 0.5), bounds[1:]]).diff().argmax())
+    for sign, Q_half in ((-1, Q[:, :split]), (1, Q[:, split:])):
+        V = sign * (Q_half.mH @ W @ Q_half)
+        eye = torch.eye(len(V), dtype=V.dtype, device=V.device)
+        yield Q_half, sign * torch.linalg.solve(V + eye, V - eye)
+
+
+def planes(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Orthonormal a_k, b_k with A a_k = σ_k b_k and A b_k = -σ_k a_k, then what A sends to 0, for a real skew A.
+
+    If A u = iσu, then a = √2 Im u and b = √2 Re u. Rounding mixes u with its conjugate when σ is small beside the
+    largest, so only the large ones are taken here; the space orthogonal to them has planes of its own.
+    """
+    sigma, u = torch.linalg.eigh(-1j * A)
+    count = int((sigma > (sigma[-1:] / 8).clamp(min=NOISE / 2)).sum())
+    if count == 0:
+        return A[:, :0], A[:, :0], torch.eye(len(A), dtype=A.dtype, device=A.device)
+    large = math.sqrt(2) * u[:, -count:]
+    rest = torch.linalg.qr(torch.cat([large.imag, large.real], -1), mode="complete").Q[:, 2 * count :]
+    a, b, zero = (rest @ vectors for vectors in planes(rest.mT @ A @ rest))
+    return torch.cat([large.imag, a], -1), torch.cat([large.real, b], -1), zero
+
+
+def nearest_unitary(W1: Tensor) -> Tensor:
+    """W_1 in double precision on the CPU, unitary to the last digit; LrpeError if it is not nearly so already."""
+    square = W1.ndim == 2 and W1.shape[0] == W1.shape[1] > 0
+    require(square, f"W_1 is a square matrix; got shape {tuple(W1.shape)}.")
+    W = W1.cpu().to(torch.complex128 if W1.is_complex() else torch.float64)
+    require(bool(W.isfinite().all()), f"W_1 is finite; got {int((~W.isfinite()).sum())} entries that are nan or inf.")
+    eye = torch.eye(len(W), dtype=W.dtype, device="cpu")
+    residual, tolerance = float((W.mH @ W - eye).abs().max()), 1e-8 if W1.dtype == W.dtype else 1e-5
+    require(
+        residual <= tolerance,
+        f"W_1 is unitary: W_1ᴴ W_1 = I to {tolerance:.0e} in {W1.dtype}; got a largest difference of {residual:.2e}. "
+        "With U, _, Vh = torch.linalg.svd(W_1), U @ Vh is the unitary matrix nearest to it.",
+    )
+    for _ in range(3):  # Newton and Schulz: each step squares the error, and leaves an exact W as it is
+        W = W @ (3 * eye - W.mH @ W) / 2
+    return W
