@@ -1,6 +1,12 @@
 """Linearized relative positional encoding: the whole family, exact and verified."""
 
 from lrpe import positions
+from lrpe.attention.decay import spread_decay
+from lrpe.attention.functional import linear_attention
+from lrpe.attention.linear_attention import LinearAttention
+from lrpe.attention.normalizer import EncodedDelta, Normalizer, OutputNorm, PlainDelta
+from lrpe.attention.state import DecodingState
+from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import (
@@ -13,11 +19,14 @@ from lrpe.encodings.basis import (
     LearnedOrthogonal,
     OddEven,
 )
+from lrpe.encodings.canonical import CanonicalForm, Primitive
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.definition import verify
+from lrpe.encodings.derive import from_unitary
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure, encoding
 from lrpe.encodings.grid import Grid
+from lrpe.encodings.instances import RPR, Additive, CosFormer, DeBERTa, FamilyForm, T5Buckets
 from lrpe.encodings.laws import Report
 from lrpe.encodings.linearizability import Linearizability, linearizability
 from lrpe.encodings.orthogonal import Orthogonal
@@ -29,12 +38,21 @@ from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError
 
 __all__ = [
+    "Additive",
     "Angles",
     "Basis",
+    "Bidirectional",
+    "CanonicalForm",
+    "Causal",
+    "CosFormer",
     "Cosine",
+    "DeBERTa",
+    "DecodingState",
     "Dense",
+    "EncodedDelta",
     "Encoding",
     "EncodingConfig",
+    "FamilyForm",
     "Fourier",
     "Grid",
     "Householder",
@@ -42,22 +60,33 @@ __all__ = [
     "Interpolation",
     "LearnedOrthogonal",
     "LearnedPositions",
+    "LinearAttention",
+    "Linearizability",
     "LrpeError",
     "NTKAware",
+    "Normalizer",
     "OddEven",
     "Orthogonal",
+    "OutputNorm",
     "Permutation",
+    "PlainDelta",
     "PositionMatrix",
     "PositionalEncoding",
+    "Primitive",
+    "Quadratic",
+    "RPR",
     "Report",
-    "Linearizability",
-    "linearizability",
-    "verify",
     "SinusoidalPositions",
     "StochasticEncoding",
+    "T5Buckets",
     "Unitary",
     "YaRN",
     "configure",
     "encoding",
+    "from_unitary",
+    "linear_attention",
+    "linearizability",
     "positions",
+    "spread_decay",
+    "verify",
 ]

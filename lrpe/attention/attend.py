@@ -1,0 +1,151 @@
+"""Linear attention on ready queries, keys and values: φ, the encoding, the sum, the normaliser."""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.feature_map import FeatureMap
+from lrpe.attention.frame import Frame
+from lrpe.attention.normalizer import Normalizer
+from lrpe.attention.state import DecodingState, step_sum
+from lrpe.attention.summation import Start, Summation, Sums, last_state
+from lrpe.attention.tokens import Tokens
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.errors import require
+
+
+class Features(NamedTuple):
+    """What is summed: the encoded features, and the plain ones if the normaliser's Δ is summed from those."""
+
+    encoded: Tensor  # (batch, heads, n, feature_dim)
+    plain: Tensor | None  # (batch, heads, n, φ's width)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Features":
+        return Features(change(self.encoded), None if self.plain is None else change(self.plain))
+
+
+def encode(x: Tensor, side: str, encoding: PositionalEncoding, phi: FeatureMap, table, plain: bool) -> Features:
+    """φ and the encoding of queries or keys, in the order that the encoding declares."""
+    encode_side = encoding.query if side == "query" else encoding.key
+    if encoding.acts == "before":
+        return Features(phi(encode_side(x, table)), phi(x) if plain else None)
+    features = phi(x)
+    return Features(encode_side(features, table), features if plain else None)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionalEncoding,
+    phi: FeatureMap,
+    normalizer: Normalizer,
+    summation: Summation,
+    decay: Tensor | None,
+    tokens: Tokens,
+    key_tokens: Tokens,
+    state: DecodingState | None = None,
+) -> tuple[Tensor, DecodingState | None]:
+    """Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s, normalised; and the state after the last token, if the sum is causal."""
+    plain = normalizer.delta == "plain"
+    q_table = table_for(encoding, tokens, q)
+    k_table = q_table if key_tokens is tokens else table_for(encoding, key_tokens, k)
+    queries = encode(q, "query", encoding, phi, q_table, plain)
+    keys = hide(encode(k, "key", encoding, phi, k_table, plain), key_tokens.mask)
+    if encoding.score_scale != 1:
+        queries = queries.each(lambda x: x * encoding.score_scale)
+    if key_tokens is not tokens:
+        require(
+            not summation.causal, "Cross-attention puts no order between queries and keys: its sum is bidirectional."
+        )
+        require(decay is None, "A decay counts steps between tokens of one sequence; cross-attention has none.")
+    frame = Frame(decay, None if decay is None else tokens.clock(), tokens.sequences)
+    one_step = summation.causal and state is not None and q.shape[-2] == 1
+    sums = (step if one_step else add_up)(queries, keys, v, normalizer, summation, frame, tokens, state)
+    out = normalizer(sums.out, sums.total).to(v.dtype)
+    if not summation.causal:
+        return out, None
+    if tokens.bounds is not None:
+        return out, packed_states(keys, v, normalizer, frame, tokens)
+    assert sums.S is not None
+    assert sums.z is not None
+    return out, DecodingState(sums.S, sums.z, next_position(tokens, q, state))
+
+
+def table_for(encoding: PositionalEncoding, tokens: Tokens, x: Tensor):
+    positions = tokens.positions
+    if positions is None:
+        require(
+            encoding.axes == 1, f"On a grid of {encoding.axes} axes attention needs positions=lrpe.positions.grid(...)."
+        )
+        positions = torch.arange(x.shape[-2], device=x.device)
+    return encoding.table(positions, x.dtype)
+
+
+def hide(keys: Features, mask: Tensor | None) -> Features:
+    """Padding gets features of 0 once, after encoding, so that the sum and its Δ agree."""
+    if mask is None:
+        return keys
+    return keys.each(lambda x: torch.where(mask[:, None, :, None], x, 0))
+
+
+def add_up(queries, keys, v, normalizer, summation, frame, tokens, state) -> Sums:
+    """The numerator and the Δ that the normaliser asks for."""
+    start = None if state is None else Start(state.S, state.z, gap(tokens, state))
+    if normalizer.delta != "plain":
+        return summation(queries.encoded, keys.encoded, v, frame, normalizer.delta == "encoded", start)
+    sums = summation(queries.encoded, keys.encoded, v, frame, False, start)
+    nothing = v[..., :0]  # Δ is a sum of scores alone
+    of_plain = None if start is None else start._replace(S=None)
+    totals = summation(queries.plain, keys.plain, nothing, frame, True, of_plain)
+    return sums._replace(total=totals.total, z=totals.z)
+
+
+def step(queries, keys, v, normalizer, summation, frame, tokens, state) -> Sums:
+    """The same for one token, at a cost that does not depend on how many came before."""
+    since = gap(tokens, state)
+    out, S = step_sum(queries.encoded, keys.encoded, v, frame, state.S, since)
+    if normalizer.delta == "none":
+        return Sums(out, out[..., :0], S, state.z)
+    q, k = (queries.plain, keys.plain) if normalizer.delta == "plain" else (queries.encoded, keys.encoded)
+    total, z = step_sum(q, k, torch.ones_like(k[..., :1]), frame, state.z[..., None], since)
+    return Sums(out, total, S, z[..., 0])
+
+
+def packed_states(keys: Features, v: Tensor, normalizer: Normalizer, frame: Frame, tokens: Tokens) -> DecodingState:
+    """The last state of each packed sequence: a batch of as many states as there are sequences."""
+    assert tokens.bounds is not None
+    positions = tokens.positions
+    assert positions is not None
+    summed = keys.encoded if keys.plain is None else keys.plain
+    states = []
+    for first, last in itertools.pairwise(tokens.bounds):
+        cut = slice(first, last)
+        alone = Frame(frame.decay, positions[:, cut])
+        S, _ = last_state(keys.encoded[:, :, cut], v[:, :, cut], alone, None)
+        _, z = last_state(summed[:, :, cut], v[:, :, cut], alone, None)
+        states.append((S, z if normalizer.delta != "none" else z[..., :0], positions[:, last - 1 : last].amax(1) + 1))
+    return DecodingState(*(torch.cat(parts) for parts in zip(*states, strict=True)))
+
+
+def gap(tokens: Tokens, state: DecodingState) -> Tensor:
+    """How far the state stands before the first token: 1 if they follow one another; 0 if that token is padding."""
+    positions = tokens.clock()
+    assert positions is not None  # read_tokens gives positions whenever there is a state
+    since = positions[:, 0] - state.position + 1
+    return since if tokens.mask is None else since.clamp(min=0)
+
+
+def next_position(tokens: Tokens, q: Tensor, state: DecodingState | None) -> Tensor:
+    """One past the last real token's position, (batch,)."""
+    batch, n = q.shape[0], q.shape[-2]
+    before = torch.zeros(batch, dtype=torch.long, device=q.device) if state is None else state.position
+    if tokens.positions is None:
+        return before + n
+    last = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
+    if tokens.mask is not None:
+        last = last.masked_fill(~tokens.mask, -1)
+    return torch.maximum(before, last.amax(-1) + 1).expand(batch).clone()

@@ -1,0 +1,57 @@
+"""Σ_s (q_t·k_s) v_s over all keys: q (kᵀ v), whose gradient is four products."""
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.causal_sum import causal_sum
+from lrpe.attention.frame import Frame
+from lrpe.encodings.precision import compute_dtype
+
+
+def bidirectional_sum(
+    q: Tensor, k: Tensor, v: Tensor, frame: Frame, chunk: int = 64, total: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Σ_s w_ts (q_t·k_s) v_s and, if ``total`` is asked for, Σ_s w_ts (q_t·k_s), with w_ts = r^|p_t - p_s|.
+
+    With no decay and no borders the sum is taken once for all queries. Else it is the causal sum, plus the causal sum
+    read from the end, less the key on the spot, which both have seen.
+    """
+    if frame.plain:
+        dtype = compute_dtype(q.dtype)
+        rows = q.to(dtype).unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # the queries of a group, one after another
+        out, sums = SumOverAll.apply(rows, k.to(dtype), v.to(dtype), total)
+        shape = (q.shape[1], q.shape[2])
+        return out.reshape(len(q), *shape, v.shape[-1]).to(v.dtype), sums.reshape(len(q), *shape, int(total))
+    out, sums, *_ = causal_sum(q, k, v, frame, chunk=chunk, total=total)
+    back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), frame.reversed(), chunk=chunk, total=total)
+    group = q.shape[1] // k.shape[1]
+    on_spot = (q * k.repeat_interleave(group, 1)).sum(-1, keepdim=True)
+    out = out + back.flip(2) - on_spot * v.repeat_interleave(group, 1)
+    return out, sums + back_sums.flip(2) - (on_spot if total else sums)
+
+
+class SumOverAll(torch.autograd.Function):
+    """o = q S with S = kᵀ v: dS = qᵀ g, dq = g Sᵀ, dk = v dSᵀ, dv = k dS; and the totals q·z with z = Σ k."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
+        sums = q @ k.sum(-2)[..., None] if total else q[..., :0].clone()
+        return q @ (k.mT @ v), sums
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs[:3])
+        ctx.total = inputs[3]
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        g, g_sums = grads
+        q, k, v = ctx.saved_tensors
+        dS = q.mT @ g
+        dq, dk, dv = g @ (v.mT @ k), v @ dS.mT, k @ dS
+        if ctx.total:
+            dq = torch.addcmul(dq, g_sums, k.sum(-2, keepdim=True))
+            dk = dk + g_sums.mT @ q
+        return dq, dk, dv, None

@@ -1,0 +1,118 @@
+"""Σ_{s ≤ t} (q_t·k_s) v_s in linear time: within a chunk by its scores, across chunks by the state S = Σ k_s v_sᵀ.
+
+With A the weighted scores of a chunk and S the state before it, o = A v + q S. For the gradient g of o, with
+dA = g vᵀ under the same weights and dS the gradient of the state after the chunk,
+
+    dq = dA k + g Sᵀ        dk = dAᵀ q + v dSᵀ        dv = Aᵀ g + k dS
+
+so q, k and v are all that is kept for the backward pass; the states are summed again.
+"""
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.chunks import Chunks, Cut
+from lrpe.attention.frame import ChunkWeights, Frame, chunk_links
+
+
+def run_(X: Tensor, first: Tensor | None, cut: Cut, weights: ChunkWeights | None, backward: bool = False) -> Tensor:
+    """Turn what each chunk adds to the state into the state before it (after it, if ``backward``), in place.
+
+    X is (M, f, e). Returns the state beyond the last chunk, (batch, heads, f, e).
+    """
+    X = X.view(cut.batch, cut.heads, cut.chunks, *X.shape[1:])
+    state = X.new_zeros(X[:, :, 0].shape) if first is None else first.to(X.dtype, copy=True)
+    carry = None if weights is None else weights.carry.expand(-1, -1, cut.chunks, 1, 1).unbind(2)
+    for c in reversed(range(cut.chunks)) if backward else range(cut.chunks):
+        added = X[:, :, c]
+        following = state + added if carry is None else torch.addcmul(added, state, carry[c])
+        added.copy_(state)
+        state = following
+    return state
+
+
+def states(c: Chunks, S: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The state before each chunk, (M, f, e), and the last one, (batch, heads, f, e)."""
+    X = torch.bmm(c.K_after.mT, c.V)
+    return X, run_(X, S, c.cut, c.weights)
+
+
+def key_sums(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The sum of keys before each chunk, (M, f, 1), and the last one, (batch, heads, f)."""
+    Z = c.K_after.sum(1)[..., None]
+    return Z, run_(Z, None if z is None else z[..., None], c.cut, c.weights)[..., 0]
+
+
+def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Σ (q·k) v, and Σ q·k if ``total`` is asked for, with the last state S and the last sum of keys z."""
+    c = Chunks.of(q, k, v, frame, gap, chunk)
+    before, S_last = states(c, S)
+    A = c.scores()
+    out = torch.bmm(A, c.V).baddbmm_(c.Q_before, before)
+    if total:
+        Z, z_last = key_sums(c, z)
+        sums = A.sum(-1, keepdim=True).baddbmm_(c.Q_before, Z)
+    else:
+        sums, z_last = out.new_empty(len(out), out.shape[1], 0), S_last.new_empty(*S_last.shape[:2], 0)
+    return c.cut.from_queries(out).to(v.dtype), c.cut.from_queries(sums), S_last, z_last
+
+
+def sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, ...]:
+    """The gradients of q, k, v, S and z, for gradients of the sums, their totals, and the last state."""
+    c = Chunks.of(q, k, v, frame, gap, chunk)
+    G = c.cut.queries(g.to(c.Q.dtype))
+    before, _ = states(c, S)
+    dA = torch.bmm(G, c.V.mT)
+    dQ_before = torch.bmm(G, before.mT)
+    if total:
+        G_sums = c.cut.queries(g_sums.to(c.Q.dtype))
+        Z, _ = key_sums(c, z)
+        dA += G_sums
+        dQ_before.addcmul_(G_sums, Z.mT)
+        after_z = torch.bmm(c.Q_before.mT, G_sums)
+        dz = run_(after_z, g_z[..., None], c.cut, c.weights, backward=True)[..., 0]
+    else:
+        after_z, dz = None, torch.zeros_like(g_z)
+    c.cut.hide_(dA, c.weights)
+    after = torch.bmm(c.Q_before.mT, G, out=before)  # the states before each chunk are spent: their memory serves again
+    dS = run_(after, g_S, c.cut, c.weights, backward=True)
+    dK_after = torch.bmm(c.V, after.mT)
+    if after_z is not None:
+        dK_after += after_z.mT
+    if c.weights is not None:
+        dQ_before, dK_after = c.cut.scale(dQ_before, c.weights.before), c.cut.scale(dK_after, c.weights.after)
+    dQ = dQ_before.baddbmm_(dA, c.K)
+    dK = dK_after.baddbmm_(dA.mT, c.Q)
+    A = c.cut.hide_(torch.bmm(c.Q, c.K.mT, out=dA), c.weights)
+    dV = torch.bmm(A.mT, G).baddbmm_(c.K_after, after)
+    dq, dk, dv = c.cut.from_queries(dQ).to(q.dtype), c.cut.from_keys(dK).to(k.dtype), c.cut.from_keys(dV).to(v.dtype)
+    return dq, dk, dv, dS, dz
+
+
+def sum_plainly(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same sums with no loop and nothing in place, for exporters and for second derivatives.
+
+    The states of all N chunks come from one N × N product, so it is linear in n only while n is a few hundred chunks.
+    """
+    c = Chunks.of(q, k, v, frame, gap, chunk)
+    links = chunk_links(*c.cut.place(frame, gap, q.device), c.Q.dtype)
+
+    def linked(added: Tensor, first: Tensor | None) -> tuple[Tensor, Tensor]:
+        added = added.view(c.cut.batch, c.cut.heads, c.cut.chunks, *added.shape[1:])
+        first = torch.zeros_like(added[:, :, 0]) if first is None else first.to(added.dtype)
+        parts = torch.cat([first[:, :, None], added], 2)
+        before = torch.einsum("bhcd,bhdfe->bhcfe", links.expand(*parts.shape[:2], -1, -1), parts)
+        carry = 1 if c.weights is None else c.weights.carry[:, :, -1]
+        return before.flatten(0, 2), before[:, :, -1] * carry + added[:, :, -1]
+
+    before, S_last = linked(torch.bmm(c.K_after.mT, c.V), S)
+    everyone = torch.ones(1, 1, 1, c.cut.chunk, c.cut.chunk, dtype=c.Q.dtype, device=q.device).tril()
+    A = c.cut.scale(torch.bmm(c.Q, c.K.mT), everyone if c.weights is None else c.weights.inside)
+    out = torch.bmm(A, c.V) + torch.bmm(c.Q_before, before)
+    if total:
+        Z, z_last = linked(c.K_after.sum(1)[..., None], None if z is None else z[..., None])
+        sums = A.sum(-1, keepdim=True) + torch.bmm(c.Q_before, Z)
+        z_last = z_last[..., 0]
+    else:
+        sums, z_last = out[..., :0], S_last.new_empty(*S_last.shape[:2], 0)
+    return c.cut.from_queries(out).to(v.dtype), c.cut.from_queries(sums), S_last, z_last

@@ -1,0 +1,189 @@
+"""The chunkwise causal sum as one differentiable operation: eager, compiled, exported, and under torch.func."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.causal import sum_backward, sum_forward, sum_plainly
+from lrpe.attention.frame import Frame
+from lrpe.encodings.precision import compute_dtype
+from lrpe.errors import LrpeError
+
+Sums = tuple[Tensor, Tensor, Tensor, Tensor]  # Σ (q·k) v, Σ q·k, the last state S, the last sum of keys z
+
+
+def causal_sum(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    frame: Frame,
+    S: Tensor | None = None,
+    z: Tensor | None = None,
+    gap: Tensor | None = None,
+    chunk: int = 64,
+    total: bool = False,
+) -> Sums:
+    """Σ_{s ≤ t} r^(p_t - p_s) (q_t·k_s) v_s, from an initial state (S, z) that stands ``gap`` before the first token.
+
+    q is (batch, heads, n, f), k (batch, key heads, n, f), v (batch, key heads, n, e). If ``total`` is asked for, the
+    sum of the scores comes beside it, (batch, heads, n, 1).
+    """
+    if torch.compiler.is_exporting():
+        return sum_plainly(q, k, v, S, z, gap, frame, chunk, total)
+    arguments = (q, k, v, S, z, gap, frame.decay, frame.positions, frame.sequences, chunk, total)
+    return causal_sum_op(*arguments) if torch.compiler.is_compiling() else CausalSum.apply(*arguments)
+
+
+class CausalSum(torch.autograd.Function):
+    @staticmethod
+    def forward(q, k, v, S, z, gap, decay, positions, sequences, chunk, total) -> Sums:
+        return sum_forward(q, k, v, S, z, gap, Frame(decay, positions, sequences), chunk, total)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs[:9])
+        ctx.chunk, ctx.total = inputs[9:]
+
+    @staticmethod
+    def backward(ctx, *grads: Any):
+        dq, dk, dv, dS, dz = CausalSumGradient.apply(*grads, *ctx.saved_tensors, ctx.chunk, ctx.total)
+        S, z = ctx.saved_tensors[3:5]
+        return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        return over_batches(CausalSum.apply, info.batch_size, in_dims, inputs, batch_of=inputs[0], dim=in_dims[0])
+
+
+class CausalSumGradient(torch.autograd.Function):
+    """The gradients of the sum, themselves differentiable once more."""
+
+    @staticmethod
+    def forward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
+        frame = Frame(decay, positions, sequences)
+        return sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame, chunk, total)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs[:13])
+        ctx.chunk, ctx.total = inputs[13:]
+
+    @staticmethod
+    def backward(ctx, *grads: Any):
+        if torch.is_grad_enabled():
+            raise LrpeError("The causal sum has first and second derivatives; a third was asked for.")
+        tensors, rest = ctx.saved_tensors[:9], ctx.saved_tensors[9:]
+        given = [i for i, tensor in enumerate(tensors) if tensor is not None]
+
+        def gradients(*values: Tensor):
+            filled: list[Any] = [None] * 9
+            for i, value in zip(given, values, strict=True):
+                filled[i] = value
+            states = [value for value in filled[7:9] if value is not None]
+
+            def sums(q, k, v, *states):
+                S, z = (*states, None, None)[:2]
+                return sum_plainly(q, k, v, S, z, rest[0], Frame(*rest[1:]), ctx.chunk, ctx.total)
+
+            return torch.func.vjp(sums, *filled[4:7], *states)[1](tuple(filled[:4]))
+
+        wanted = grads[: 3 + sum(tensor is not None for tensor in tensors[7:9])]
+        found = torch.func.vjp(gradients, *(tensors[i] for i in given))[1](wanted)
+        second: list[Tensor | None] = [None] * 15
+        for i, gradient in zip(given, found, strict=True):
+            second[i] = gradient
+        return tuple(second)
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        return over_batches(
+            CausalSumGradient.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
+        )
+
+
+def over_batches(apply, size: int, in_dims, inputs, batch_of: Tensor, dim: int | None):
+    """vmap by folding the new axis into the batch, which every tensor but the decay has first."""
+    batch = batch_of.movedim(dim, 0).shape[1] if dim is not None else batch_of.shape[0]
+
+    def fold(x: Any, at: int | None) -> Any:
+        if not isinstance(x, Tensor) or (x.ndim == 1 and at is None and x.is_floating_point()):
+            return x
+        x = x.expand(size, *x.shape) if at is None else x.movedim(at, 0)
+        if x.ndim == 2 and x.is_floating_point():
+            raise LrpeError("The decay is one for all of vmap's examples.")
+        return x.expand(size, batch, *x.shape[2:]).flatten(0, 1)
+
+    outputs = apply(*(fold(x, at) for x, at in zip(inputs, in_dims, strict=True)))
+    return tuple(output.unflatten(0, (size, batch)) for output in outputs), (0,) * len(outputs)
+
+
+@torch.library.custom_op("lrpe::causal_sum", mutates_args=())
+def causal_sum_op(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    S: Tensor | None,
+    z: Tensor | None,
+    gap: Tensor | None,
+    decay: Tensor | None,
+    positions: Tensor | None,
+    sequences: Tensor | None,
+    chunk: int,
+    total: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sum as one node of a compiled graph, so that the number of chunks is nobody's constant."""
+    out, sums, S_last, z_last = sum_forward(q, k, v, S, z, gap, Frame(decay, positions, sequences), chunk, total)
+    return out.contiguous(), sums.contiguous(), S_last, z_last
+
+
+@causal_sum_op.register_fake
+def _(q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
+    dtype = compute_dtype(q.dtype)
+    (batch, heads, n, f), e, key_heads = q.shape, v.shape[-1], k.shape[1]
+    return (
+        v.new_empty(batch, heads, n, e),
+        q.new_empty(batch, heads, n, int(total), dtype=dtype),
+        q.new_empty(batch, key_heads, f, e, dtype=dtype),
+        q.new_empty(batch, key_heads, f if total else 0, dtype=dtype),
+    )
+
+
+@torch.library.custom_op("lrpe::causal_sum_gradient", mutates_args=())
+def causal_sum_gradient_op(
+    g: Tensor,
+    g_sums: Tensor,
+    g_S: Tensor,
+    g_z: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    S: Tensor | None,
+    z: Tensor | None,
+    gap: Tensor | None,
+    decay: Tensor | None,
+    positions: Tensor | None,
+    sequences: Tensor | None,
+    chunk: int,
+    total: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    frame = Frame(decay, positions, sequences)
+    dq, dk, dv, dS, dz = sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame, chunk, total)
+    return dq.contiguous(), dk.contiguous(), dv.contiguous(), dS, dz.contiguous()
+
+
+@causal_sum_gradient_op.register_fake
+def _(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
+    like = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, g_S, g_z)]
+    return tuple(like)
+
+
+def _backward(ctx, *grads):
+    dq, dk, dv, dS, dz = causal_sum_gradient_op(*grads, *ctx.saved_tensors, ctx.chunk, ctx.total)
+    S, z = ctx.saved_tensors[3:5]
+    return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
+
+
+causal_sum_op.register_autograd(
+    _backward, setup_context=lambda ctx, inputs, output: CausalSum.setup_context(ctx, inputs, output)
+)

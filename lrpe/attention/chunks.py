@@ -1,0 +1,119 @@
+"""Queries, keys and values in chunks: how they lie in memory, and the weights that a frame gives them."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.frame import ChunkWeights, Frame, chunk_weights
+from lrpe.encodings.precision import compute_dtype
+
+
+class Cut(NamedTuple):
+    """How (batch, heads, n, d) tensors lie in chunks: M = batch · key heads · N of them, each of C tokens."""
+
+    batch: int
+    heads: int  # key heads
+    group: int  # queries a key head
+    chunks: int  # N
+    chunk: int  # C
+    pad: int  # zeros in front, so that the last chunk ends with the last token
+
+    @classmethod
+    def of(cls, q: Tensor, k: Tensor, chunk: int) -> "Cut":
+        n = max(k.shape[-2], 1)
+        chunk = min(chunk, n)
+        chunks = -(-n // chunk)
+        return cls(len(k), k.shape[1], q.shape[1] // k.shape[1], chunks, chunk, chunks * chunk - k.shape[-2])
+
+    @property
+    def total(self) -> int:
+        """M."""
+        return self.batch * self.heads * self.chunks
+
+    def keys(self, x: Tensor) -> Tensor:
+        """(batch, heads, n, d) -> (M, C, d)."""
+        return self.padded(x).reshape(self.total, self.chunk, x.shape[-1])
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(batch, heads · group, n, d) -> (M, group · C, d)."""
+        if self.group == 1:
+            return self.keys(x)
+        x = self.padded(x).unflatten(2, (self.chunks, self.chunk)).unflatten(1, (self.heads, self.group))
+        return x.transpose(2, 3).reshape(self.total, self.group * self.chunk, x.shape[-1])
+
+    def from_keys(self, x: Tensor) -> Tensor:
+        return x.reshape(self.batch, self.heads, self.chunks * self.chunk, x.shape[-1])[:, :, self.pad :]
+
+    def from_queries(self, x: Tensor) -> Tensor:
+        if self.group == 1:
+            return self.from_keys(x)
+        x = x.view(self.batch, self.heads, self.chunks, self.group, self.chunk, x.shape[-1]).transpose(2, 3)
+        return x.reshape(self.batch, self.heads * self.group, self.chunks * self.chunk, x.shape[-1])[:, :, self.pad :]
+
+    def padded(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.pad(x, (0, 0, self.pad, 0)) if self.pad else x
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """(batch or 1, n) integers -> (batch or 1, N, C); zeros in front stand where the first token does."""
+        front = x[:, :1].expand(len(x), self.pad)
+        return torch.cat([front, x], 1).unflatten(1, (self.chunks, self.chunk))
+
+    def weights(
+        self, frame: Frame, gap: Tensor | None, dtype: torch.dtype, device: torch.device
+    ) -> ChunkWeights | None:
+        """The frame's weights; ``gap`` (batch,) is how far the initial state stands before the first token."""
+        if frame.plain:
+            return None
+        if frame.positions is None and frame.sequences is None and (gap is None or self.pad == 0):
+            p = torch.arange(self.chunk, device=device).view(1, 1, -1)  # every chunk is alike, one step after another
+            return chunk_weights(p, torch.full((1, 1), -1, device=device), frame, None, dtype)
+        return chunk_weights(*self.place(frame, gap, device), dtype)
+
+    def place(self, frame: Frame, gap: Tensor | None, device: torch.device):
+        """The chunks' positions (batch, N, C), where the initial state stands (batch, 1), and the chunks' sequences."""
+        p = frame.placed(self.chunks * self.chunk - self.pad, device)
+        start = p[:, :1] - (1 if gap is None else gap[:, None])
+        sequences = None if frame.sequences is None else self.tokens(frame.sequences)
+        return self.tokens(p).expand(len(start), -1, -1), start, frame, sequences
+
+    def scale(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x (M, rows, d) times a weight (batch or 1, heads or 1, N or 1, C, d or 1), for each query of the group."""
+        group = x.shape[1] // self.chunk
+        rows = x.view(self.batch, self.heads, self.chunks, group, self.chunk, x.shape[-1])
+        return (rows * weight.unsqueeze(3)).view(x.shape)
+
+    def hide_(self, A: Tensor, weights: ChunkWeights | None) -> Tensor:
+        """Weight the scores (M, group · C, C) of each chunk in place; keys after the query get 0."""
+        if weights is None:
+            A.view(-1, self.chunk, self.chunk).tril_()
+        else:
+            A.view(self.batch, self.heads, self.chunks, self.group, self.chunk, self.chunk).mul_(
+                weights.inside.unsqueeze(3)
+            )
+        return A
+
+
+class Chunks(NamedTuple):
+    """Queries, keys and values in chunks, with their weights."""
+
+    Q: Tensor  # (M, group · C, f)
+    K: Tensor  # (M, C, f)
+    V: Tensor  # (M, C, e)
+    Q_before: Tensor  # the queries as the state before the chunk meets them
+    K_after: Tensor  # the keys as the state after the chunk takes them
+    weights: ChunkWeights | None
+    cut: Cut
+
+    @classmethod
+    def of(cls, q: Tensor, k: Tensor, v: Tensor, frame: Frame, gap: Tensor | None, chunk: int) -> "Chunks":
+        dtype = compute_dtype(q.dtype)
+        cut = Cut.of(q, k, chunk)
+        Q, K, V = cut.queries(q.to(dtype)), cut.keys(k.to(dtype)), cut.keys(v.to(dtype))
+        weights = cut.weights(frame, gap, dtype, q.device)
+        if weights is None:
+            return cls(Q, K, V, Q, K, None, cut)
+        return cls(Q, K, V, cut.scale(Q, weights.before), cut.scale(K, weights.after), weights, cut)
+
+    def scores(self) -> Tensor:
+        return self.cut.hide_(torch.bmm(self.Q, self.K.mT), self.weights)

@@ -1,0 +1,37 @@
+"""r, by how much a score fades with every step between query and key; one number a (key) head."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.precision import Precise
+from lrpe.errors import LrpeError, require
+
+
+def spread_decay(heads: int) -> list[float]:
+    """r_h = 1 - 2^-(2 + 1.5h): heads that forget within a few tokens beside heads that remember thousands."""
+    return [1 - 2 ** -(2 + 1.5 * h) for h in range(heads)]
+
+
+class Decay(Precise):
+    """The decay of an attention: its own, or the one that its encoding brings, or none."""
+
+    def __init__(self, r: Tensor | Sequence[float] | None, encoding: PositionalEncoding, key_heads: int):
+        super().__init__()
+        if r is not None and encoding.decay is not None:
+            raise LrpeError("This encoding brings its own decay; build it with decay=None to give another.")
+        given = encoding.decay if r is None else torch.as_tensor(r, dtype=torch.float64, device="cpu")
+        self.r: Tensor | None
+        if given is None:
+            self.r = None
+            return
+        require(
+            given.shape == (key_heads,),
+            f"A decay has one r a key head, {key_heads} of them; got shape {tuple(given.shape)}.",
+        )
+        if given.device.type != "meta":
+            inside = bool(((given > 0) & (given <= 1)).all())
+            require(inside, f"A decay fades, so 0 < r ≤ 1; got {given.tolist()}.")
+        self.register_buffer("r", given.clone().float().to(torch.get_default_device()))

@@ -1,0 +1,137 @@
+"""φ, the feature map: with it a score is φ(q)·φ(k), which the sum over keys can be taken out of."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from lrpe.encodings.precision import Precise, compute_dtype, normal, without_autocast
+from lrpe.errors import LrpeError, require, unknown_name
+
+FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., its own width), row by row
+
+
+class EluPlusOne(nn.Module):
+    """φ(x) = 1 + elu(x), as exp(min(x, 0)) + max(x, 0); its derivative is min(φ, 1), so only φ is kept for it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ExpBelowZero.apply(x)
+
+
+class ExpBelowZero(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clamp(max=0).exp_().add_(x.clamp(min=0))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(inputs[0] if torch.is_inference_mode_enabled() else output)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (phi,) = ctx.saved_tensors
+        return grads[0] * phi.clamp(max=1)
+
+
+class Relu(nn.Module):
+    """φ(x) = max(x, 0) + floor; PermuteFormer's has a floor of 1e-3."""
+
+    def __init__(self, floor: float = 0.0):
+        super().__init__()
+        require(floor >= 0, f"A floor keeps φ from 0, so it is not negative; got floor={floor}.")
+        self.floor = floor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.relu() + self.floor if self.floor else x.relu()
+
+
+class ReluSquared(nn.Module):
+    """φ(x) = max(x, 0)²."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.relu().square()
+
+
+class Exp(nn.Module):
+    """φ(x) = eˣ."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+
+class Silu(nn.Module):
+    """φ(x) = x sigmoid(x), of either sign."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.silu(x)
+
+
+class Softplus(nn.Module):
+    """φ(x) = log(1 + eˣ)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.softplus(x)
+
+
+class Linear(nn.Module):
+    """φ(x) = x."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class RandomFeatures(Precise):
+    """FAVOR+ (Choromanski et al., 2021): φ(x) = exp(ω_i·x/d^¼ - ‖x‖²/2√d) / √m, so that E[φ(q)·φ(k)] = exp(q·k/√d).
+
+    The m directions ω are orthogonal in blocks of d, drawn from the seed and kept in the state_dict.
+    """
+
+    def __init__(self, head_dim: int, features: int | None = None, seed: int = 0):
+        super().__init__()
+        features = features or head_dim
+        require(features >= 1, f"There is one random feature or more; got features={features}.")
+        blocks = -(-features // head_dim)
+        gaussian = normal(blocks, head_dim, head_dim, seed=seed)
+        directions = torch.linalg.qr(gaussian).Q * gaussian.norm(dim=-1, keepdim=True)
+        self.omega: Tensor
+        self.register_buffer("omega", directions.flatten(0, 1)[:features].clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        dtype = compute_dtype(x.dtype)
+        with without_autocast(x):
+            scaled = x.to(dtype) * x.shape[-1] ** -0.25
+            logits = scaled @ self.omega.to(dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
+            return (logits.exp() / math.sqrt(len(self.omega))).to(x.dtype)
+
+
+FEATURE_MAPS: dict[str, Callable[[int], nn.Module]] = {
+    "elu+1": lambda d: EluPlusOne(),
+    "relu": lambda d: Relu(),
+    "relu+1e-3": lambda d: Relu(floor=1e-3),
+    "relu2": lambda d: ReluSquared(),
+    "exp": lambda d: Exp(),
+    "silu": lambda d: Silu(),
+    "softplus": lambda d: Softplus(),
+    "identity": lambda d: Linear(),
+    "favor+": RandomFeatures,
+}
+
+
+def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:
+    """φ by name, or the callable itself."""
+    if callable(choice):
+        return choice
+    if not isinstance(choice, str):
+        raise LrpeError(f"A feature map is a name or a callable; got {type(choice).__name__}.")
+    if choice not in FEATURE_MAPS:
+        raise unknown_name("feature map", choice, FEATURE_MAPS)
+    return FEATURE_MAPS[choice](head_dim)
+
+
+def feature_width(phi: FeatureMap, head_dim: int) -> int:
+    """The width that φ gives vectors of ``head_dim``, found by asking it."""
+    with torch.no_grad():
+        return phi(torch.zeros(1, head_dim)).shape[-1]

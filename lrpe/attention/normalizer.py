@@ -1,0 +1,107 @@
+"""What, if anything, divides the sum. It is a choice of its own for every encoding."""
+
+from abc import abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from lrpe.errors import LrpeError, require, unknown_name
+
+
+class Normalizer(nn.Module):
+    """``delta`` says which features Δ is summed from: the encoded ones, the plain φ(q) and φ(k), or none."""
+
+    delta: Literal["encoded", "plain", "none"]
+
+    @abstractmethod
+    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+        """(batch, heads, n, value_dim) and Δ (batch, heads, n, 1 or 0) -> (batch, heads, n, value_dim)."""
+
+
+class EncodedDelta(Normalizer):
+    """The paper's Δ_t = Σ_s (M_t φ(q_t))·(M_s φ(k_s)): the weights of each query sum to 1.
+
+    An encoding turns scores to either sign, so Δ can be near 0 or below it, and the output then has no bound. |Δ| is
+    kept from falling under ``floor``, with its sign; that bounds the division, not the loss. See docs/choosing.md.
+    """
+
+    delta = "encoded"
+
+    def __init__(self, floor: float = 1e-6):
+        super().__init__()
+        self.floor = floor
+
+    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+        return divide(numerator, delta, self.floor)
+
+
+class PlainDelta(Normalizer):
+    """RoFormer's Δ_t = Σ_s φ(q_t)·φ(k_s), of the features before they are encoded.
+
+    With φ > 0 it is positive and no smaller than the numerator's weights in size, so the output is bounded by the
+    values'. The weights need not sum to 1.
+    """
+
+    delta = "plain"
+
+    def __init__(self, floor: float = 1e-6):
+        super().__init__()
+        self.floor = floor
+
+    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+        return divide(numerator, delta, self.floor)
+
+
+class OutputNorm(Normalizer):
+    """No Δ: LayerNorm or RMSNorm of the sums, over the joined heads or head by head. What the authors ran.
+
+    It bounds the output whatever the scores' signs, and forgets how much weight a query found in all.
+    """
+
+    delta = "none"
+
+    def __init__(
+        self,
+        heads: int,
+        value_dim: int,
+        kind: Literal["layer", "rms"] = "layer",
+        over: Literal["joined", "head"] = "joined",
+    ):
+        super().__init__()
+        kinds = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}
+        if kind not in kinds:
+            raise unknown_name("norm", kind, kinds)
+        require(over in ("joined", "head"), f"An output norm is over the 'joined' heads or each 'head'; got {over!r}.")
+        self.over = over
+        self.norm = kinds[kind](heads * value_dim if over == "joined" else value_dim, eps=1e-5)
+
+    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+        if self.over == "head":
+            return self.norm(numerator)
+        joined = numerator.transpose(1, 2)
+        return self.norm(joined.flatten(2)).unflatten(2, joined.shape[2:]).transpose(1, 2)
+
+
+def divide(numerator: Tensor, delta: Tensor, floor: float) -> Tensor:
+    """numerator / Δ; |Δ| is floored with its sign, and a query that saw nothing (Δ = 0) gives 0 with no gradient."""
+    seen = delta != 0
+    floored = torch.where(delta.abs() < floor, torch.full_like(delta, floor).copysign(delta), delta)
+    return torch.where(seen, numerator, 0) / torch.where(seen, floored, 1)
+
+
+NORMALIZERS: tuple[str, ...] = ("plain", "encoded", "output", "output-rms", "output-head", "output-rms-head")
+
+
+def choose_normalizer(choice: str | Normalizer, heads: int, value_dim: int) -> Normalizer:
+    """A normaliser by name, or the module itself."""
+    if isinstance(choice, Normalizer):
+        return choice
+    if not isinstance(choice, str):
+        raise LrpeError(f"A normaliser is a name or a Normalizer; got {type(choice).__name__}.")
+    if choice not in NORMALIZERS:
+        raise unknown_name("normaliser", choice, NORMALIZERS)
+    if choice in ("plain", "encoded"):
+        return PlainDelta() if choice == "plain" else EncodedDelta()
+    kind = "rms" if "rms" in choice else "layer"
+    return OutputNorm(heads, value_dim, kind, "head" if choice.endswith("head") else "joined")

@@ -1,0 +1,117 @@
+"""Which keys a query sums over, as a choice: causal or bidirectional, in linear time or by the specification."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from lrpe.attention.bidirectional import bidirectional_sum
+from lrpe.attention.causal_sum import causal_sum
+from lrpe.attention.frame import Frame
+from lrpe.attention.quadratic import quadratic_sum
+from lrpe.encodings.precision import compute_dtype
+from lrpe.errors import require, unknown_name
+
+
+class Start(NamedTuple):
+    """A state that the sum goes on from, and how far before the first token it stands."""
+
+    S: Tensor | None  # (batch, key heads, f, e)
+    z: Tensor | None  # (batch, key heads, f)
+    gap: Tensor  # (batch,)
+
+
+class Sums(NamedTuple):
+    """Σ (q·k) v, and Σ q·k if asked for; with the last state of a causal sum."""
+
+    out: Tensor  # (batch, heads, n, e)
+    total: Tensor  # (batch, heads, n, 1), or 0 wide if not asked for
+    S: Tensor | None = None
+    z: Tensor | None = None
+
+
+class Summation(ABC):
+    """Σ_s w_ts (q_t·k_s) v_s over the keys that query t sees."""
+
+    causal: bool
+
+    @abstractmethod
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, frame: Frame, total: bool = False, start: Start | None = None
+    ) -> Sums: ...
+
+
+@dataclass(frozen=True)
+class Causal(Summation):
+    """A query sees itself and what comes before it; chunk by chunk, in time and memory linear in n."""
+
+    chunk: int = 64
+    causal = True
+
+    def __post_init__(self):
+        require(self.chunk >= 1, f"A chunk has one token or more; got chunk={self.chunk}.")
+
+    def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
+        S, z, gap = start or (None, None, None)
+        return Sums(*causal_sum(q, k, v, frame, S, z if total else None, gap, self.chunk, total))
+
+
+@dataclass(frozen=True)
+class Bidirectional(Summation):
+    """A query sees every key; one sum for all of them, or two causal passes if they decay or are packed."""
+
+    chunk: int = 64
+    causal = False
+
+    def __post_init__(self):
+        require(self.chunk >= 1, f"A chunk has one token or more; got chunk={self.chunk}.")
+
+    def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
+        require(start is None, "A bidirectional sum sees every key at once, so it goes on from no state.")
+        return Sums(*bidirectional_sum(q, k, v, frame, self.chunk, total))
+
+
+@dataclass(frozen=True)
+class Quadratic(Summation):
+    """The specification: the n × n matrix itself."""
+
+    causal: bool = True  # type: ignore[assignment]
+
+    def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
+        S, z, gap = start or (None, None, None)
+        out, sums = quadratic_sum(q, k, v, frame, self.causal, S, z, gap)
+        if not self.causal:
+            return Sums(out.to(v.dtype), sums if total else sums[..., :0])
+        last = last_state(k, v, frame, start)
+        return Sums(out.to(v.dtype), sums if total else sums[..., :0], last[0], last[1] if total else last[1][..., :0])
+
+
+def last_state(k: Tensor, v: Tensor, frame: Frame, start: Start | None) -> tuple[Tensor, Tensor]:
+    """Σ_s r^(p_n - p_s) k_s v_sᵀ and Σ_s r^(p_n - p_s) k_s over the last token's sequence."""
+    p = frame.placed(k.shape[2], k.device)
+    dtype = compute_dtype(k.dtype)
+    w = frame.fade(p[:, -1:] - p, dtype)[..., None]  # (batch, heads, n, 1)
+    reach = p[:, -1] - p[:, 0] if start is None else p[:, -1] - p[:, 0] + start.gap
+    first = frame.fade(reach, dtype)  # (batch, heads)
+    if frame.sequences is not None:
+        same = frame.sequences == frame.sequences[:, -1:]
+        w, first = w * same[:, None, :, None], first * same[:, :1]
+    faded = k.to(dtype) * w
+    S, z = faded.mT @ v.to(dtype), faded.sum(2)
+    if start is not None:
+        S = S if start.S is None else S + first[..., None, None] * start.S
+        z = z if start.z is None else z + first[..., None] * start.z
+    return S, z
+
+
+SUMMATIONS: dict[str, type[Summation]] = {"causal": Causal, "bidirectional": Bidirectional}
+
+
+def choose_summation(choice: str | Summation) -> Summation:
+    """A summation by name, or the object itself."""
+    if isinstance(choice, Summation):
+        return choice
+    if choice not in SUMMATIONS:
+        raise unknown_name("summation", str(choice), SUMMATIONS)
+    return SUMMATIONS[choice]()
