@@ -1,0 +1,43 @@
+"""What README and docs say is so: their code runs, the tests and files they name exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_block_runs(page, capsys):
+    names: dict = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+
+
+def test_the_readme_has_a_first_example():
+    assert len(blocks(ROOT / "README.md", "python")) >= 1
+
+
+def test_every_test_and_file_named_in_the_mathematics_exists():
+    text = (ROOT / "docs" / "mathematics.md").read_text(encoding="utf-8")
+    written = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 20
+    assert named <= written, named - written
+    files = set(re.findall(r"`((?:encodings|attention)/\w+\.py)`", text))
+    assert all((ROOT / "lrpe" / file).exists() for file in files)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
