@@ -1,7 +1,7 @@
 """The one exception that users catch."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class LrpeError(ValueError):
@@ -16,7 +16,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> LrpeError:
     return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
 
 
-def require(holds: bool, message: str) -> None:
-    """Raise ``LrpeError(message)`` unless the law holds."""
+def require(holds: bool, message: str | Callable[[], str]) -> None:
+    """Raise ``LrpeError(message)`` unless the law holds.
+
+    A message with sizes of the input in it is given as a function: it is written only when needed, and a compiler that
+    traces the check does not take the sizes for constants.
+    """
     if not holds:
-        raise LrpeError(message)
+        raise LrpeError(message if isinstance(message, str) else message())

@@ -47,7 +47,7 @@ def linear_attention(
     r = encoding.decay if decay is None else torch.as_tensor(decay, dtype=torch.float64, device=q.device)
     require(
         r is None or r.shape == (k.shape[1],),
-        f"A decay has one r a key head, {k.shape[1]} of them; got {None if r is None else tuple(r.shape)}.",
+        lambda: f"A decay has one r a key head, {k.shape[1]} of them; got {None if r is None else tuple(r.shape)}.",
     )
     choices = (choose_normalizer(normalizer, q.shape[1], v.shape[-1]), choose_summation(summation), r)
     if k.shape[2] == q.shape[2]:
@@ -55,17 +55,20 @@ def linear_attention(
         return attend(q, k, v, encoding, phi, *choices, tokens, tokens, state)
     require(
         positions is None and sequences is None and cu_seqlens is None and state is None,
-        f"{k.shape[2]} keys for {q.shape[2]} queries are a context, which takes a mask alone.",
+        lambda: f"{k.shape[2]} keys for {q.shape[2]} queries are a context, which takes a mask alone.",
     )
     return attend(q, k, v, encoding, phi, *choices, read_tokens(q), read_tokens(k, mask=mask))
 
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
-    shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-    require(q.ndim == k.ndim == v.ndim == 4, f"Queries, keys and values are (batch, heads, n, d); {shapes}.")
-    require(
-        q.shape[0] == k.shape[0] and q.shape[3] == k.shape[3] and k.shape[:3] == v.shape[:3],
-        f"q is (batch, heads, n, d), k (batch, key heads, m, d), v (batch, key heads, m, e); {shapes}.",
+    fits = (
+        q.ndim == k.ndim == v.ndim == 4 and len(q) == len(k) and q.shape[3] == k.shape[3] and k.shape[:3] == v.shape[:3]
     )
-    require(q.shape[1] % k.shape[1] == 0, f"Every key head serves as many queries; {shapes}.")
+    require(
+        fits and q.shape[1] % k.shape[1] == 0,
+        lambda: (
+            "q is (batch, heads, n, d), k (batch, key heads, m, d) and v (batch, key heads, m, e), where key heads divide "
+            f"heads; got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
+        ),
+    )
     require(q.device == k.device == v.device, f"q, k and v share a device; got {q.device}, {k.device}, {v.device}.")

@@ -54,11 +54,14 @@ class AttentionLayer(nn.Module):
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(batch, n, width) -> queries (batch, heads, n, head_dim), and keys and values of the context."""
-        for given in (x, context):
-            require(
-                given.ndim == 3 and given.shape[-1] == self.sizes.width and given.shape[0] == x.shape[0],
-                f"The input has shape (batch, n, width) with width={self.sizes.width}; got {tuple(given.shape)}.",
-            )
+        width = self.sizes.width
+        require(
+            x.ndim == context.ndim == 3 and x.shape[-1] == context.shape[-1] == width and len(x) == len(context),
+            lambda: (
+                f"The input, and its context if it has one, are (batch, n, width) with width={width}; "
+                f"got {tuple(x.shape)} and {tuple(context.shape)}."
+            ),
+        )
         heads, key_heads = self.sizes.heads, self.sizes.key_heads
         q = self.q_proj(x).unflatten(-1, (heads, -1)).transpose(1, 2)
         k = self.k_proj(context).unflatten(-1, (key_heads, -1)).transpose(1, 2)

@@ -115,7 +115,9 @@ class LinearAttention(AttentionLayer):
         """One token a row, (batch, width) -> (batch, width), and the state after it. A masked row stays as it is."""
         if not isinstance(state, DecodingState):
             raise LrpeError("A step goes on from a state; make one by prefill(x) or initial_state(batch).")
-        require(x.ndim == 2, f"A step takes one token a row, (batch, width); got {tuple(x.shape)}. See prefill.")
+        require(
+            x.ndim == 2, lambda: f"A step takes one token a row, (batch, width); got {tuple(x.shape)}. See prefill."
+        )
         out, state = self.prefill(x[:, None], state, mask=None if mask is None else mask[:, None])
         return out[:, 0], state
 
@@ -139,7 +141,7 @@ class LinearAttention(AttentionLayer):
         f, delta = self.state_widths()
         expected = ((len(x), self.sizes.key_heads, f, self.sizes.value_dim), (len(x), self.sizes.key_heads, delta))
         found = (tuple(state.S.shape), tuple(state.z.shape))
-        require(found == expected, f"The state of this layer has S and z of shapes {expected}; got {found}.")
+        require(found == expected, lambda: f"The state of this layer has S and z of shapes {expected}; got {found}.")
         require(state.S.device == x.device, f"The state lives where x does; got {state.S.device} and {x.device}.")
 
     def attend(

@@ -43,7 +43,7 @@ def read_tokens(
         require(
             sequences is None, "Packed sequences are told by cu_seqlens or by sequence numbers; pass one of the two."
         )
-        require(batch == 1, f"cu_seqlens cut one row into sequences, so the batch is 1; got {batch} rows.")
+        require(batch == 1, lambda: f"cu_seqlens cut one row into sequences, so the batch is 1; got {batch} rows.")
         sequences = number_sequences(cu_seqlens, n)
     if sequences is not None:
         sequences = read_sequences(sequences, batch, n)
@@ -72,13 +72,15 @@ def read_positions(positions: Tensor, x: Tensor, axes: int, state: DecodingState
     positions = batched(positions, axes)
     require(
         positions.shape[0] in (1, batch) and positions.shape[1] == n,
-        f"Positions have shape ({n},) or ({batch}, {n}); got {tuple(positions.shape)}.",
+        lambda: f"Positions have shape ({n},) or ({batch}, {n}); got {tuple(positions.shape)}.",
     )
     if state is not None and not torch.compiler.is_compiling():
         require(
             bool((positions[:, 0] >= state.position).all()),
-            f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
-            f"{positions[:, 0].tolist()}.",
+            lambda: (
+                f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
+                f"{positions[:, 0].tolist()}."
+            ),
         )
     return positions
 
@@ -87,8 +89,10 @@ def read_sequences(sequences: Tensor, batch: int, n: int) -> Tensor:
     sequences = sequences[None] if sequences.ndim == 1 else sequences
     require(
         not sequences.is_floating_point() and sequences.shape[0] in (1, batch) and sequences.shape[1:] == (n,),
-        f"Sequence numbers are integers of shape ({n},) or ({batch}, {n}); got {sequences.dtype} of shape "
-        f"{tuple(sequences.shape)}.",
+        lambda: (
+            f"Sequence numbers are integers of shape ({n},) or ({batch}, {n}); got {sequences.dtype} of shape "
+            f"{tuple(sequences.shape)}."
+        ),
     )
     return sequences.long()
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from lrpe.encodings.gather import Gather
 from lrpe.encodings.precision import LACK_FLOAT64, Precise, compute_dtype, in_float64, keep, normal, without_autocast
 from lrpe.errors import require
 
@@ -136,7 +137,7 @@ class OddEven(Basis):
         return (torch.where(k % 2 == 0, k // 2, (self.dim + 1) // 2 + k // 2),)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
-        return x.index_select(-1, table[0].to(x.device))
+        return Gather.apply(x, table[0].to(x.device))
 
 
 class MatrixBasis(Basis):

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from lrpe.encodings.gather import Gather
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.errors import require
 
@@ -71,24 +72,3 @@ def walk_cycles(pi: list[int]) -> list[list[int]]:
         order += cycle
         seen.update(cycle)
     return [order, start, place, length]
-
-
-class Gather(torch.autograd.Function):
-    """y[index] along the last axis for an index that is a permutation, so that its gradient is a gather too."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(y: Tensor, index: Tensor) -> Tensor:
-        return y.gather(-1, index.expand(y.shape))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        ctx.save_for_backward(inputs[1])
-
-    @staticmethod
-    def backward(ctx, *grads: Tensor):
-        (index,) = ctx.saved_tensors
-        places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
-        inverse = torch.empty_like(index).scatter(-1, index, places)
-        return Gather.apply(grads[0], inverse), None
