@@ -5,6 +5,7 @@ from torch import Tensor
 
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.frame import Frame
+from lrpe.attention.full_precision import in_full_precision
 from lrpe.encodings.precision import compute_dtype
 
 
@@ -16,12 +17,13 @@ def bidirectional_sum(
     With no decay and no borders the sum is taken once for all queries. Else it is the causal sum, plus the causal sum
     read from the end, less the key on the spot, which both have seen.
     """
+    dtype = compute_dtype(q.dtype)
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if frame.plain:
-        dtype = compute_dtype(q.dtype)
-        rows = q.to(dtype).unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # the queries of a group, one after another
-        out, sums = SumOverAll.apply(rows, k.to(dtype), v.to(dtype), total)
+        rows = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # the queries of a group, one after another
+        out, sums = SumOverAll.apply(rows, k, v, total)
         shape = (q.shape[1], q.shape[2])
-        return out.reshape(len(q), *shape, v.shape[-1]).to(v.dtype), sums.reshape(len(q), *shape, int(total))
+        return out.reshape(len(q), *shape, v.shape[-1]), sums.reshape(len(q), *shape, int(total))
     out, sums, *_ = causal_sum(q, k, v, frame, chunk=chunk, total=total)
     back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), frame.reversed(), chunk=chunk, total=total)
     group = q.shape[1] // k.shape[1]
@@ -36,6 +38,7 @@ class SumOverAll(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
+    @in_full_precision
     def forward(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
         sums = q @ k.sum(-2)[..., None] if total else q[..., :0].clone()
         return q @ (k.mT @ v), sums
@@ -47,11 +50,15 @@ class SumOverAll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
-        g, g_sums = grads
-        q, k, v = ctx.saved_tensors
+        dq, dk, dv = SumOverAll.gradients(*ctx.saved_tensors, *grads, ctx.total)
+        return dq, dk, dv, None
+
+    @staticmethod
+    @in_full_precision
+    def gradients(q: Tensor, k: Tensor, v: Tensor, g: Tensor, g_sums: Tensor, total: bool):
         dS = q.mT @ g
         dq, dk, dv = g @ (v.mT @ k), v @ dS.mT, k @ dS
-        if ctx.total:
+        if total:
             dq = torch.addcmul(dq, g_sums, k.sum(-2, keepdim=True))
             dk = dk + g_sums.mT @ q
-        return dq, dk, dv, None
+        return dq, dk, dv

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lrpe.attention.chunks import Chunks, Cut
 from lrpe.attention.frame import ChunkWeights, Frame, chunk_links
+from lrpe.attention.full_precision import in_full_precision
 
 
 def run_(X: Tensor, first: Tensor | None, cut: Cut, weights: ChunkWeights | None, backward: bool = False) -> Tensor:
@@ -43,6 +44,7 @@ def key_sums(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
     return Z, run_(Z, None if z is None else z[..., None], c.cut, c.weights)[..., 0]
 
 
+@in_full_precision
 def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Σ (q·k) v, and Σ q·k if ``total`` is asked for, with the last state S and the last sum of keys z."""
     c = Chunks.of(q, k, v, frame, gap, chunk)
@@ -54,9 +56,10 @@ def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tu
         sums = A.sum(-1, keepdim=True).baddbmm_(c.Q_before, Z)
     else:
         sums, z_last = out.new_empty(len(out), out.shape[1], 0), S_last.new_empty(*S_last.shape[:2], 0)
-    return c.cut.from_queries(out).to(v.dtype), c.cut.from_queries(sums), S_last, z_last
+    return c.cut.from_queries(out), c.cut.from_queries(sums), S_last, z_last
 
 
+@in_full_precision
 def sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, ...]:
     """The gradients of q, k, v, S and z, for gradients of the sums, their totals, and the last state."""
     c = Chunks.of(q, k, v, frame, gap, chunk)
@@ -89,6 +92,7 @@ def sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame: Frame, chunk: i
     return dq, dk, dv, dS, dz
 
 
+@in_full_precision
 def sum_plainly(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same sums with no loop and nothing in place, for exporters and for second derivatives.
 
@@ -115,4 +119,4 @@ def sum_plainly(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tu
         z_last = z_last[..., 0]
     else:
         sums, z_last = out[..., :0], S_last.new_empty(*S_last.shape[:2], 0)
-    return c.cut.from_queries(out).to(v.dtype), c.cut.from_queries(sums), S_last, z_last
+    return c.cut.from_queries(out), c.cut.from_queries(sums), S_last, z_last

@@ -142,7 +142,7 @@ def _(q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
     dtype = compute_dtype(q.dtype)
     (batch, heads, n, f), e, key_heads = q.shape, v.shape[-1], k.shape[1]
     return (
-        v.new_empty(batch, heads, n, e),
+        q.new_empty(batch, heads, n, e, dtype=dtype),
         q.new_empty(batch, heads, n, int(total), dtype=dtype),
         q.new_empty(batch, key_heads, f, e, dtype=dtype),
         q.new_empty(batch, key_heads, f if total else 0, dtype=dtype),

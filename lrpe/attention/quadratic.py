@@ -4,8 +4,11 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.frame import Frame
+from lrpe.attention.full_precision import in_full_precision
+from lrpe.encodings.precision import compute_dtype
 
 
+@in_full_precision
 def quadratic_sum(
     q: Tensor,
     k: Tensor,
@@ -18,9 +21,10 @@ def quadratic_sum(
 ) -> tuple[Tensor, Tensor]:
     """Σ_s w_ts (q_t·k_s) v_s and Σ_s w_ts (q_t·k_s), with w_ts = r^|p_t - p_s| for the keys that t sees, else 0."""
     group, n = q.shape[1] // k.shape[1], q.shape[2]
+    q, k, v = (x.to(compute_dtype(q.dtype)) for x in (q, k, v))
     scores = torch.einsum("bhtf,bhsf->bhts", q, k.repeat_interleave(group, 1))
     scores = scores * weights(frame, q, k, causal).repeat_interleave(scores.shape[1] // heads_of(frame, scores), 1)
-    out, total = scores @ v.repeat_interleave(group, 1).to(scores.dtype), scores.sum(-1, keepdim=True)
+    out, total = scores @ v.repeat_interleave(group, 1), scores.sum(-1, keepdim=True)
     if S is not None:
         p = frame.placed(n, q.device)
         since = p - p[:, :1] + (1 if gap is None else gap[:, None])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.frame import Frame
+from lrpe.attention.full_precision import in_full_precision
 
 
 class DecodingState(NamedTuple):
@@ -26,6 +27,7 @@ class DecodingState(NamedTuple):
         return DecodingState(*(tensor.detach() for tensor in self))
 
 
+@in_full_precision
 def step_sum(
     q: Tensor, k: Tensor, v: Tensor, frame: Frame, S: Tensor, gap: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

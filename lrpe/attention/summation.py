@@ -9,6 +9,7 @@ from torch import Tensor
 from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.frame import Frame
+from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.quadratic import quadratic_sum
 from lrpe.encodings.precision import compute_dtype
 from lrpe.errors import require, unknown_name
@@ -82,11 +83,12 @@ class Quadratic(Summation):
         S, z, gap = start or (None, None, None)
         out, sums = quadratic_sum(q, k, v, frame, self.causal, S, z, gap)
         if not self.causal:
-            return Sums(out.to(v.dtype), sums if total else sums[..., :0])
+            return Sums(out, sums if total else sums[..., :0])
         last = last_state(k, v, frame, start)
-        return Sums(out.to(v.dtype), sums if total else sums[..., :0], last[0], last[1] if total else last[1][..., :0])
+        return Sums(out, sums if total else sums[..., :0], last[0], last[1] if total else last[1][..., :0])
 
 
+@in_full_precision
 def last_state(k: Tensor, v: Tensor, frame: Frame, start: Start | None) -> tuple[Tensor, Tensor]:
     """Σ_s r^(p_n - p_s) k_s v_sᵀ and Σ_s r^(p_n - p_s) k_s over the last token's sequence."""
     p = frame.placed(k.shape[2], k.device)

@@ -1,0 +1,24 @@
+"""Sums are taken in float32 or float64 whatever the dtype of what is summed, and autocast has no say in it."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.precision import without_autocast
+
+
+def in_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a tensor and more, with autocast off while it runs. Where it is off already this costs nothing."""
+
+    @functools.wraps(function)
+    def run(first: Tensor, *rest: Any, **options: Any) -> Any:
+        device = first.device.type
+        if device == "meta" or not torch.is_autocast_enabled(device):
+            return function(first, *rest, **options)
+        with without_autocast(first):
+            return function(first, *rest, **options)
+
+    return run
