@@ -29,6 +29,8 @@ def causal_sum(
     q is (batch, heads, n, f), k (batch, key heads, n, f), v (batch, key heads, n, e). If ``total`` is asked for, the
     sum of the scores comes beside it, (batch, heads, n, 1).
     """
+    if gap is None and not (S is None and z is None):
+        gap = torch.ones(len(q), dtype=torch.long, device=q.device)
     if torch.compiler.is_exporting():
         return sum_plainly(q, k, v, S, z, gap, frame, chunk, total)
     arguments = (q, k, v, S, z, gap, frame.decay, frame.positions, frame.sequences, chunk, total)

@@ -65,7 +65,7 @@ class Cut(NamedTuple):
         """The frame's weights; ``gap`` (batch,) is how far the initial state stands before the first token."""
         if frame.plain:
             return None
-        if frame.positions is None and frame.sequences is None and (gap is None or self.pad == 0):
+        if frame.positions is None and frame.sequences is None and gap is None:  # so there is no initial state
             p = torch.arange(self.chunk, device=device).view(1, 1, -1)  # every chunk is alike, one step after another
             return chunk_weights(p, torch.full((1, 1), -1, device=device), frame, None, dtype)
         return chunk_weights(*self.place(frame, gap, device), dtype)

@@ -11,7 +11,7 @@ from lrpe.encodings.precision import without_autocast
 
 
 def in_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a tensor and more, with autocast off while it runs. Where it is off already this costs nothing."""
+    """The function of a tensor and more, with autocast off while it runs. Where it is off anyway this costs nothing."""
 
     @functools.wraps(function)
     def run(first: Tensor, *rest: Any, **options: Any) -> Any:
