@@ -63,16 +63,29 @@ def attend(
         )
         require(decay is None, "A decay counts steps between tokens of one sequence; cross-attention has none.")
     frame = Frame(decay, None if decay is None else tokens.clock(), tokens.sequences)
+    if state is not None:
+        check_state(state, keys, v, normalizer)
     one_step = summation.causal and state is not None and q.shape[-2] == 1
     sums = (step if one_step else add_up)(queries, keys, v, normalizer, summation, frame, tokens, state)
     out = normalizer(sums.out, sums.total).to(v.dtype)
     if not summation.causal:
         return out, None
     if tokens.bounds is not None:
-        return out, packed_states(keys, v, normalizer, frame, tokens)
+        return out, packed_states(keys, v, normalizer, decay, tokens)
     assert sums.S is not None
     assert sums.z is not None
     return out, DecodingState(sums.S, sums.z, next_position(tokens, q, state))
+
+
+def check_state(state: DecodingState, keys: Features, v: Tensor, normalizer: Normalizer) -> None:
+    """A state has the sizes of the features that it is summed from."""
+    summed = {"encoded": keys.encoded, "plain": keys.plain, "none": keys.encoded[..., :0]}[normalizer.delta]
+    assert summed is not None
+    expected = (*keys.encoded.shape[:2], keys.encoded.shape[-1], v.shape[-1]), (*summed.shape[:2], summed.shape[-1])
+    found = (tuple(state.S.shape), tuple(state.z.shape))
+    require(found == expected, lambda: f"The state here has S and z of shapes {expected}; got {found}.")
+    devices = {state.S.device, state.z.device, v.device}
+    require(len(devices) == 1, lambda: f"The state lives where the input does; got {sorted(map(str, devices))}.")
 
 
 def table_for(encoding: PositionalEncoding, tokens: Tokens, x: Tensor):
@@ -115,19 +128,22 @@ def step(queries, keys, v, normalizer, summation, frame, tokens, state) -> Sums:
     return Sums(out, total, S, z[..., 0])
 
 
-def packed_states(keys: Features, v: Tensor, normalizer: Normalizer, frame: Frame, tokens: Tokens) -> DecodingState:
+def packed_states(keys: Features, v: Tensor, normalizer: Normalizer, decay, tokens: Tokens) -> DecodingState:
     """The last state of each packed sequence: a batch of as many states as there are sequences."""
     assert tokens.bounds is not None
-    positions = tokens.positions
-    assert positions is not None
+    assert tokens.positions is not None
+    clock = tokens.clock()
+    assert clock is not None
     summed = keys.encoded if keys.plain is None else keys.plain
     states = []
     for first, last in itertools.pairwise(tokens.bounds):
         cut = slice(first, last)
-        alone = Frame(frame.decay, positions[:, cut])
-        S, _ = last_state(keys.encoded[:, :, cut], v[:, :, cut], alone, None)
-        _, z = last_state(summed[:, :, cut], v[:, :, cut], alone, None)
-        states.append((S, z if normalizer.delta != "none" else z[..., :0], positions[:, last - 1 : last].amax(1) + 1))
+        frame = Frame(decay, clock[:, cut])
+        S, _ = last_state(keys.encoded[:, :, cut], v[:, :, cut], frame, None)
+        _, z = last_state(summed[:, :, cut], v[:, :, cut], frame, None)
+        alone = Tokens(tokens.positions[:, cut], None if tokens.mask is None else tokens.mask[:, cut], None)
+        z = z if normalizer.delta != "none" else z[..., :0]
+        states.append((S, z, next_position(alone, v[:, :, cut], None)))
     return DecodingState(*(torch.cat(parts) for parts in zip(*states, strict=True)))
 
 
@@ -139,13 +155,17 @@ def gap(tokens: Tokens, state: DecodingState) -> Tensor:
     return since if tokens.mask is None else since.clamp(min=0)
 
 
-def next_position(tokens: Tokens, q: Tensor, state: DecodingState | None) -> Tensor:
-    """One past the last real token's position, (batch,)."""
-    batch, n = q.shape[0], q.shape[-2]
-    before = torch.zeros(batch, dtype=torch.long, device=q.device) if state is None else state.position
-    if tokens.positions is None:
+def next_position(tokens: Tokens, x: Tensor, state: DecodingState | None) -> Tensor:
+    """One past the position of the last sequence's last real token, (batch,); where there is none, where it was."""
+    batch, n = x.shape[0], x.shape[-2]
+    before = torch.zeros(batch, dtype=torch.long, device=x.device) if state is None else state.position
+    if tokens.positions is None or n == 0:
         return before + n
-    last = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
+    nowhere = torch.iinfo(torch.long).min
+    place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
     if tokens.mask is not None:
-        last = last.masked_fill(~tokens.mask, -1)
-    return torch.maximum(before, last.amax(-1) + 1).expand(batch).clone()
+        place = place.masked_fill(~tokens.mask, nowhere)
+    if tokens.sequences is not None:
+        place = place.masked_fill(tokens.sequences != tokens.sequences[:, -1:], nowhere)
+    last = place.amax(-1)
+    return torch.where(last == nowhere, before, last + 1)

@@ -100,6 +100,11 @@ class RandomFeatures(Precise):
         self.register_buffer("omega", directions.flatten(0, 1)[:features].clone())
 
     def forward(self, x: Tensor) -> Tensor:
+        width = self.omega.shape[-1]
+        require(
+            x.shape[-1] == width,
+            lambda: f"These random features are of vectors of size {width}; got {tuple(x.shape)}.",
+        )
         dtype = compute_dtype(x.dtype)
         with without_autocast(x):
             scaled = x.to(dtype) * x.shape[-1] ** -0.25
@@ -133,5 +138,7 @@ def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:
 
 def feature_width(phi: FeatureMap, head_dim: int) -> int:
     """The width that φ gives vectors of ``head_dim``, found by asking it."""
+    like = next(phi.parameters(), None) if isinstance(phi, nn.Module) else None
+    x = torch.zeros(1, head_dim) if like is None else torch.zeros(1, head_dim, dtype=like.dtype, device=like.device)
     with torch.no_grad():
-        return phi(torch.zeros(1, head_dim)).shape[-1]
+        return phi(x).shape[-1]

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from lrpe.attention.attend import attend
+from lrpe.attention.decay import read_decay
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.state import DecodingState
+from lrpe.attention.state import DecodingState, check_kind
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import read_tokens
 from lrpe.encodings.encoding import PositionalEncoding
@@ -36,6 +36,7 @@ def linear_attention(
     Returns the output (batch, heads, n, e), and the state after the last token if the sum is causal. The arguments are
     those of ``LinearAttention``; keys of another length than the queries are a context, all of whose keys are seen.
 
+    >>> import torch
     >>> q = k = v = torch.randn(1, 2, 5, 4)
     >>> out, state = linear_attention(q, k, v, decay=[0.9, 0.99])
     >>> out.shape, state.S.shape
@@ -44,14 +45,13 @@ def linear_attention(
     check_shapes(q, k, v)
     encoding = named_encoding("none", q.shape[-1]) if encoding is None else encoding
     phi = choose_feature_map(feature_map, q.shape[-1])
-    r = encoding.decay if decay is None else torch.as_tensor(decay, dtype=torch.float64, device=q.device)
-    require(
-        r is None or r.shape == (k.shape[1],),
-        lambda: f"A decay has one r a key head, {k.shape[1]} of them; got {None if r is None else tuple(r.shape)}.",
-    )
+    r = read_decay(decay, encoding, k.shape[1])
+    r = None if r is None else r.to(q.device)
+    if state is not None:
+        check_kind(state)
     choices = (choose_normalizer(normalizer, q.shape[1], v.shape[-1]), choose_summation(summation), r)
     if k.shape[2] == q.shape[2]:
-        tokens = read_tokens(q, encoding.axes, positions, mask, sequences, cu_seqlens, state)
+        tokens = read_tokens(q, encoding.axes, positions, mask, sequences, cu_seqlens, state, r is not None)
         return attend(q, k, v, encoding, phi, *choices, tokens, tokens, state)
     require(
         positions is None and sequences is None and cu_seqlens is None and state is None,
@@ -67,7 +67,7 @@ def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     require(
         fits and q.shape[1] % k.shape[1] == 0,
         lambda: (
-            "q is (batch, heads, n, d), k (batch, key heads, m, d) and v (batch, key heads, m, e), where key heads divide "
+            "q is (batch, heads, n, d), k (batch, key heads, m, d), v (batch, key heads, m, e), and key heads divide "
             f"heads; got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
         ),
     )

@@ -62,6 +62,7 @@ class AttentionLayer(nn.Module):
                 f"got {tuple(x.shape)} and {tuple(context.shape)}."
             ),
         )
+        require(x.device == context.device, f"The context lives where x does; got {context.device} and {x.device}.")
         heads, key_heads = self.sizes.heads, self.sizes.key_heads
         q = self.q_proj(x).unflatten(-1, (heads, -1)).transpose(1, 2)
         k = self.k_proj(context).unflatten(-1, (key_heads, -1)).transpose(1, 2)

@@ -10,13 +10,13 @@ from lrpe.attention.decay import Decay
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
 from lrpe.attention.layer import AttentionLayer, Heads, choose_encoding
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.state import DecodingState
+from lrpe.attention.state import DecodingState, check_kind
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, read_tokens
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.precision import compute_dtype
-from lrpe.errors import LrpeError, require
+from lrpe.errors import require
 
 
 class LinearAttention(AttentionLayer):
@@ -68,6 +68,7 @@ class LinearAttention(AttentionLayer):
         self.normalizer = choose_normalizer(normalizer, sizes.heads, sizes.value_dim)
         self.summation = choose_summation(summation)
         self.decay = Decay(decay, self.encoding, sizes.key_heads)
+        self.state_widths = self.find_state_widths()
 
     def forward(
         self,
@@ -85,7 +86,7 @@ class LinearAttention(AttentionLayer):
         ``mask`` (batch, n) is True for real tokens. Packed sequences are told by ``cu_seqlens`` (one row) or by a
         number a token, ``sequences``. ``positions`` follow from these unless they are given.
         """
-        tokens = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens)
+        tokens = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens, None, self.decays)
         if context is None:
             given = context_positions is not None or context_mask is not None
             require(not given, "context_positions and context_mask speak of a context; none was given.")
@@ -105,16 +106,15 @@ class LinearAttention(AttentionLayer):
         """The causal pass over x, from a state if one is given, and the state after it (one a packed sequence)."""
         require(self.summation.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
         if state is not None:
-            self.check_state(state, x)
-        tokens = read_tokens(x, self.encoding.axes, positions, mask, None, cu_seqlens, state)
+            check_kind(state)
+        tokens = read_tokens(x, self.encoding.axes, positions, mask, None, cu_seqlens, state, self.decays)
         out, after = self.attend(x, x, tokens, tokens, state)
         assert after is not None
         return out, after
 
     def step(self, x: Tensor, state: DecodingState, mask: Tensor | None = None) -> tuple[Tensor, DecodingState]:
         """One token a row, (batch, width) -> (batch, width), and the state after it. A masked row stays as it is."""
-        if not isinstance(state, DecodingState):
-            raise LrpeError("A step goes on from a state; make one by prefill(x) or initial_state(batch).")
+        check_kind(state)
         require(
             x.ndim == 2, lambda: f"A step takes one token a row, (batch, width); got {tuple(x.shape)}. See prefill."
         )
@@ -124,25 +124,22 @@ class LinearAttention(AttentionLayer):
     def initial_state(self, batch: int) -> DecodingState:
         """The state of no token: zeros, at position 0."""
         like = self.o_proj.weight
-        f, delta = self.state_widths()
+        f, delta = self.state_widths
         dtype = compute_dtype(like.dtype)
         S = torch.zeros(batch, self.sizes.key_heads, f, self.sizes.value_dim, dtype=dtype, device=like.device)
         z = torch.zeros(batch, self.sizes.key_heads, delta, dtype=dtype, device=like.device)
         return DecodingState(S, z, torch.zeros(batch, dtype=torch.long, device=like.device))
 
-    def state_widths(self) -> tuple[int, int]:
+    @property
+    def decays(self) -> bool:
+        return self.decay.r is not None
+
+    def find_state_widths(self) -> tuple[int, int]:
         """The widths of the features that S and z are summed from."""
         plain = feature_width(self.phi, self.sizes.head_dim)
         after = self.encoding.acts == "after"
         encoded = self.encoding.feature_dim if after else feature_width(self.phi, self.encoding.feature_dim)
         return encoded, {"encoded": encoded, "plain": plain, "none": 0}[self.normalizer.delta]
-
-    def check_state(self, state: DecodingState, x: Tensor) -> None:
-        f, delta = self.state_widths()
-        expected = ((len(x), self.sizes.key_heads, f, self.sizes.value_dim), (len(x), self.sizes.key_heads, delta))
-        found = (tuple(state.S.shape), tuple(state.z.shape))
-        require(found == expected, lambda: f"The state of this layer has S and z of shapes {expected}; got {found}.")
-        require(state.S.device == x.device, f"The state lives where x does; got {state.S.device} and {x.device}.")
 
     def attend(
         self, x: Tensor, context: Tensor, tokens: Tokens, context_tokens: Tokens, state: DecodingState | None = None

@@ -1,12 +1,13 @@
 """What a causal attention remembers: one state of one shape for life."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
+from lrpe.errors import LrpeError
 
 
 class DecodingState(NamedTuple):
@@ -25,6 +26,14 @@ class DecodingState(NamedTuple):
 
     def detach(self) -> "DecodingState":
         return DecodingState(*(tensor.detach() for tensor in self))
+
+
+def check_kind(state: Any) -> None:
+    if not isinstance(state, DecodingState):
+        raise LrpeError(
+            f"Linear attention goes on from a DecodingState, made by prefill(x) or initial_state(batch); got "
+            f"{type(state).__name__}."
+        )
 
 
 @in_full_precision

@@ -94,7 +94,7 @@ def last_state(k: Tensor, v: Tensor, frame: Frame, start: Start | None) -> tuple
     p = frame.placed(k.shape[2], k.device)
     dtype = compute_dtype(k.dtype)
     w = frame.fade(p[:, -1:] - p, dtype)[..., None]  # (batch, heads, n, 1)
-    reach = p[:, -1] - p[:, 0] if start is None else p[:, -1] - p[:, 0] + start.gap
+    reach = (p[:, -1:] - p[:, :1]).sum(-1) + (0 if start is None else start.gap)
     first = frame.fade(reach, dtype)  # (batch, heads)
     if frame.sequences is not None:
         same = frame.sequences == frame.sequences[:, -1:]

@@ -15,16 +15,24 @@ class Tokens(NamedTuple):
 
     positions: Tensor | None  # (batch or 1, n) int64, or (batch or 1, n, axes) on a grid
     mask: Tensor | None  # (batch, n) bool
-    sequences: Tensor | None  # (batch or 1, n) int64
+    sequences: Tensor | None  # (batch or 1, n) int64: 0, 1, ... in the order in which they come
     bounds: tuple[int, ...] | None = None  # where packed sequences begin and end, if cu_seqlens told
 
     def clock(self) -> Tensor | None:
-        """Positions that never fall, for the decay: padding stands where the real token before it does."""
+        """Positions that never fall within a sequence, for the decay: padding stands where the token before it does.
+
+        Padding before all real tokens of a sequence stands at the row's first position.
+        """
         if self.positions is None or self.mask is None:
             return self.positions
         far = torch.iinfo(torch.long).max
         first = self.positions.masked_fill(~self.mask, far).amin(-1, keepdim=True)
-        return torch.where(self.mask, self.positions, first.masked_fill(first == far, 0)).cummax(-1).values
+        first = first.masked_fill(first == far, 0)
+        since = torch.where(self.mask, self.positions - first, 0)
+        if self.sequences is None:
+            return since.cummax(-1).values + first
+        lift = self.sequences * (since.amax(-1, keepdim=True) + 1)  # every sequence stands above the one before it
+        return (since + lift).cummax(-1).values - lift + first
 
 
 def read_tokens(
@@ -35,29 +43,50 @@ def read_tokens(
     sequences: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state: DecodingState | None = None,
+    decays: bool = False,
 ) -> Tokens:
-    """Check what a caller says of the n tokens of x (batch, ..., n, d), and fill in the positions that follow."""
+    """Check what a caller says of the n tokens of x (batch, ..., n, d), and fill in the positions that follow.
+
+    ``decays`` says whether a decay counts steps by these positions, which then never fall.
+    """
     batch, n = x.shape[0], x.shape[-2]
-    mask = None if mask is None else read_mask(mask, batch, n)
+    require(
+        axes == 1 or (state is None and not decays),
+        f"A decay and a state count steps along a sequence; this encoding has a grid of {axes} axes.",
+    )
+    mask = None if mask is None else read_mask(mask, x)
     if cu_seqlens is not None:
         require(
             sequences is None, "Packed sequences are told by cu_seqlens or by sequence numbers; pass one of the two."
         )
         require(batch == 1, lambda: f"cu_seqlens cut one row into sequences, so the batch is 1; got {batch} rows.")
-        sequences = number_sequences(cu_seqlens, n)
+        sequences = number_sequences(cu_seqlens, x)
     if sequences is not None:
-        sequences = read_sequences(sequences, batch, n)
+        sequences = read_sequences(sequences, x)
         require(state is None, "A state goes on with one sequence; packed sequences start anew. Pass one of the two.")
         positions = restart(sequences) if positions is None else positions
+    if state is not None:
+        place = state.position
+        require(
+            place.shape == (batch,) and place.device == x.device,
+            lambda: (
+                f"The state has one position for each of {batch} rows on {x.device}; got shape {tuple(place.shape)} on "
+                f"{place.device}."
+            ),
+        )
     if positions is not None:
-        positions = read_positions(positions, x, axes, state)
+        positions = read_positions(positions, x, axes)
+        if not torch.compiler.is_compiling():
+            check_order(Tokens(positions, mask, sequences), state, decays)
     elif mask is not None or state is not None:
         counted = torch.arange(n, device=x.device)[None] if mask is None else padded(mask)
         positions = counted if state is None else counted + state.position[:, None]
     return Tokens(positions, mask, sequences, None if cu_seqlens is None else tuple(cu_seqlens.tolist()))
 
 
-def read_mask(mask: Tensor, batch: int, n: int) -> Tensor:
+def read_mask(mask: Tensor, x: Tensor) -> Tensor:
+    batch, n = x.shape[0], x.shape[-2]
+    same_device("A mask lives", mask, x)
     if mask.is_floating_point() or tuple(mask.shape) != (batch, n):
         raise LrpeError(
             f"A key padding mask has shape (batch, n) = ({batch}, {n}) and is True (or 1) for real tokens; "
@@ -66,26 +95,51 @@ def read_mask(mask: Tensor, batch: int, n: int) -> Tensor:
     return mask != 0
 
 
-def read_positions(positions: Tensor, x: Tensor, axes: int, state: DecodingState | None) -> Tensor:
+def read_positions(positions: Tensor, x: Tensor, axes: int) -> Tensor:
     batch, n = x.shape[0], x.shape[-2]
-    require(positions.device == x.device, f"Positions live where x does; got {positions.device} and {x.device}.")
+    same_device("Positions live", positions, x)
     positions = batched(positions, axes)
     require(
         positions.shape[0] in (1, batch) and positions.shape[1] == n,
         lambda: f"Positions have shape ({n},) or ({batch}, {n}); got {tuple(positions.shape)}.",
     )
-    if state is not None and not torch.compiler.is_compiling():
-        require(
-            bool((positions[:, 0] >= state.position).all()),
-            lambda: (
-                f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
-                f"{positions[:, 0].tolist()}."
-            ),
-        )
     return positions
 
 
-def read_sequences(sequences: Tensor, batch: int, n: int) -> Tensor:
+def check_order(tokens: Tokens, state: DecodingState | None, decays: bool) -> None:
+    """Positions lie beyond the state's; and they never fall within a sequence if a decay reads them as a clock."""
+    positions = tokens.positions
+    assert positions is not None
+    real = torch.ones_like(positions, dtype=torch.bool) if tokens.mask is None else tokens.mask
+    if state is not None and positions.numel() > 0:
+        first = torch.where(real, positions, torch.iinfo(torch.long).max).amin(-1)
+        require(
+            bool((first >= state.position).all()),
+            lambda: (
+                f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
+                f"{first.tolist()}."
+            ),
+        )
+    if decays and positions.shape[1] > 1:
+        clock = tokens._replace(mask=real).clock()
+        falls = (clock != positions) & real
+        require(
+            not bool(falls.any()),
+            lambda: (
+                "A decay counts steps from key to query, so positions never fall within a sequence; they do at (row, "
+                f"token) {tuple(falls.nonzero()[0].tolist())}. Put the tokens in the order of their positions."
+            ),
+        )
+
+
+def same_device(what: str, given: Tensor, x: Tensor) -> None:
+    require(given.device == x.device, f"{what} where x does; got {given.device} and {x.device}.")
+
+
+def read_sequences(sequences: Tensor, x: Tensor) -> Tensor:
+    """Number the sequences anew, in the order in which they come: a number that comes back is another sequence."""
+    batch, n = x.shape[0], x.shape[-2]
+    same_device("Sequence numbers live", sequences, x)
     sequences = sequences[None] if sequences.ndim == 1 else sequences
     require(
         not sequences.is_floating_point() and sequences.shape[0] in (1, batch) and sequences.shape[1:] == (n,),
@@ -94,11 +148,13 @@ def read_sequences(sequences: Tensor, batch: int, n: int) -> Tensor:
             f"{tuple(sequences.shape)}."
         ),
     )
-    return sequences.long()
+    return begins(sequences).long().cumsum(-1) - 1
 
 
-def number_sequences(cu_seqlens: Tensor, n: int) -> Tensor:
+def number_sequences(cu_seqlens: Tensor, x: Tensor) -> Tensor:
     """Boundaries -> the number of its sequence for each token, (1, n)."""
+    n = x.shape[-2]
+    same_device("cu_seqlens live", cu_seqlens, x)
     packed(cu_seqlens)  # checks them
     require(int(cu_seqlens[-1]) == n, f"cu_seqlens end with the number of tokens, {n}; got {int(cu_seqlens[-1])}.")
     lengths = cu_seqlens.long().diff()
@@ -108,6 +164,10 @@ def number_sequences(cu_seqlens: Tensor, n: int) -> Tensor:
 def restart(sequences: Tensor) -> Tensor:
     """Positions that start at 0 wherever the sequence number changes; (batch, n) -> (batch, n)."""
     place = torch.arange(sequences.shape[-1], device=sequences.device).expand(sequences.shape)
-    begins = torch.ones_like(sequences, dtype=torch.bool)
-    begins[:, 1:] = sequences[:, 1:] != sequences[:, :-1]
-    return place - torch.where(begins, place, 0).cummax(-1).values
+    return place - torch.where(begins(sequences), place, 0).cummax(-1).values
+
+
+def begins(sequences: Tensor) -> Tensor:
+    """Whether a token is the first of its sequence; (batch, n) -> (batch, n)."""
+    first = torch.ones_like(sequences[:, :1], dtype=torch.bool)
+    return torch.cat([first, sequences[:, 1:] != sequences[:, :-1]], 1)
