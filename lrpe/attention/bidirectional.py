@@ -21,9 +21,8 @@ def bidirectional_sum(
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if frame.plain:
         rows = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # the queries of a group, one after another
-        out, sums = SumOverAll.apply(rows, k, v, total)
-        shape = (q.shape[1], q.shape[2])
-        return out.reshape(len(q), *shape, v.shape[-1]), sums.reshape(len(q), *shape, int(total))
+        out = sum_over_all(rows, k, v).reshape(*q.shape[:3], v.shape[-1])
+        return out, (score_total(rows, k) if total else rows[..., :0]).reshape(*q.shape[:3], int(total))
     out, sums, *_ = causal_sum(q, k, v, frame, chunk=chunk, total=total)
     back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), frame.reversed(), chunk=chunk, total=total)
     group = q.shape[1] // k.shape[1]
@@ -32,33 +31,38 @@ def bidirectional_sum(
     return out, sums + back_sums.flip(2) - (on_spot if total else sums)
 
 
+@in_full_precision
+def score_total(q: Tensor, k: Tensor) -> Tensor:
+    """Σ_s q·k_s = q·Σ_s k_s."""
+    return q @ k.sum(-2)[..., None]
+
+
+def sum_over_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Σ_s (q·k_s) v_s; of values that are 0 wide, nothing."""
+    return SumOverAll.apply(q, k, v)[0] if v.shape[-1] else q[..., :0]
+
+
 class SumOverAll(torch.autograd.Function):
-    """o = q S with S = kᵀ v: dS = qᵀ g, dq = g Sᵀ, dk = v dSᵀ, dv = k dS; and the totals q·z with z = Σ k."""
+    """o = q S with S = kᵀ v, and its gradients dS = qᵀ g, dq = g Sᵀ, dk = v dSᵀ, dv = k dS."""
 
     generate_vmap_rule = True
 
     @staticmethod
     @in_full_precision
-    def forward(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
-        sums = q @ k.sum(-2)[..., None] if total else q[..., :0].clone()
-        return q @ (k.mT @ v), sums
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        S = k.mT @ v
+        return q @ S, S
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        ctx.save_for_backward(*inputs[:3])
-        ctx.total = inputs[3]
+        ctx.save_for_backward(*inputs, output[1])
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
-        dq, dk, dv = SumOverAll.gradients(*ctx.saved_tensors, *grads, ctx.total)
-        return dq, dk, dv, None
+        return SumOverAll.gradients(*ctx.saved_tensors, *grads)
 
     @staticmethod
     @in_full_precision
-    def gradients(q: Tensor, k: Tensor, v: Tensor, g: Tensor, g_sums: Tensor, total: bool):
-        dS = q.mT @ g
-        dq, dk, dv = g @ (v.mT @ k), v @ dS.mT, k @ dS
-        if total:
-            dq = torch.addcmul(dq, g_sums, k.sum(-2, keepdim=True))
-            dk = dk + g_sums.mT @ q
-        return dq, dk, dv
+    def gradients(q: Tensor, k: Tensor, v: Tensor, S: Tensor, g: Tensor, g_S: Tensor):
+        dS = q.mT @ g + g_S
+        return g @ S.mT, v @ dS.mT, k @ dS

@@ -92,9 +92,8 @@ class OutputNorm(Normalizer):
 
 def divide(numerator: Tensor, delta: Tensor, floor: float) -> Tensor:
     """numerator / Δ; |Δ| is floored with its sign, and a query that saw nothing (Δ = 0) gives 0 with no gradient."""
-    seen = delta != 0
     floored = torch.where(delta.abs() < floor, torch.full_like(delta, floor).copysign(delta), delta)
-    return torch.where(seen, numerator, 0) / torch.where(seen, floored, 1)
+    return numerator * torch.where(delta == 0, 0, floored.reciprocal()).to(numerator.dtype)
 
 
 NORMALIZERS: tuple[str, ...] = ("plain", "encoded", "output", "output-rms", "output-head", "output-rms-head")

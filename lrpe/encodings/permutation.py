@@ -33,8 +33,7 @@ class Permutation(PositionMatrix):
     def power(self, positions: Tensor) -> Tensor:
         """π^s for each position: (batch, n) -> (batch, 1 or heads, n, d)."""
         order, start, place, length = self.cycles[:, :, None].unbind(1)  # each (heads, 1, d)
-        s = positions[:, None, :, None] % length
-        slot = start + (place + s) % length
+        slot = start + (place + positions[:, None, :, None]) % length
         return order.expand(slot.shape).gather(-1, slot)
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:

@@ -30,7 +30,7 @@ class Unitary(PositionMatrix):
     def transform(self, y: Tensor, table: Table) -> Tensor:
         (cos_sin,) = table
         if y.shape[-1] == self.dim:
-            return (y.unsqueeze(-2) * cos_sin.unflatten(-1, (2, self.dim))).flatten(-2)
+            return spread(y, cos_sin) if torch.compiler.is_compiling() else Spread.apply(y, cos_sin)
         (re, im), (cos, sin) = y.chunk(2, -1), cos_sin.chunk(2, -1)
         return torch.cat([re * cos - im * sin, re * sin + im * cos], -1)
 
@@ -39,3 +39,41 @@ class Unitary(PositionMatrix):
         angle = s[0] * self.angles.scaled().to("cpu").squeeze(-2)
         Lambda = torch.diag_embed(torch.polar(torch.ones_like(angle), angle))
         return Lambda[0] if self.heads is None else Lambda
+
+
+def spread(y: Tensor, cos_sin: Tensor) -> Tensor:
+    """(y cos ‖ y sin), in one product."""
+    return (y.unsqueeze(-2) * cos_sin.unflatten(-1, (2, -1))).flatten(-2)
+
+
+class Spread(torch.autograd.Function):
+    """``spread`` with its gradient g_re cos + g_im sin, which is not spread over 2d numbers before it is summed."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(y: Tensor, cos_sin: Tensor) -> Tensor:
+        return spread(y, cos_sin)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        y, cos_sin = ctx.saved_tensors
+        (g_re, g_im), (cos, sin) = grads[0].chunk(2, -1), cos_sin.chunk(2, -1)
+        dy = torch.addcmul(g_re * cos, g_im, sin) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            return dy, None
+        return dy, torch.cat([sum_of_products(g, y, cos.shape) for g in (g_re, g_im)], -1)
+
+
+def sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
+    """Σ a b over the axes in which ``shape`` has 1: batch and heads, if all share a table."""
+    if any(size > 1 for size in shape[:-2]):
+        return (a * b).sum_to_size(shape)
+    total = torch.zeros(shape[-2:], dtype=a.dtype, device=a.device)
+    for x, y in zip(a.flatten(0, -3), b.flatten(0, -3), strict=True):
+        total = torch.addcmul(total, x, y)
+    return total.reshape(shape)
