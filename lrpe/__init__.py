@@ -5,6 +5,8 @@ from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.normalizer import EncodedDelta, Normalizer, OutputNorm, PlainDelta
+from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.softmax_sum import KeyValueState
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
@@ -58,6 +60,7 @@ __all__ = [
     "Householder",
     "Identity",
     "Interpolation",
+    "KeyValueState",
     "LearnedOrthogonal",
     "LearnedPositions",
     "LinearAttention",
@@ -77,6 +80,7 @@ __all__ = [
     "RPR",
     "Report",
     "SinusoidalPositions",
+    "SoftmaxAttention",
     "StochasticEncoding",
     "T5Buckets",
     "Unitary",

@@ -1,0 +1,191 @@
+"""The vanilla attention layer, with the encodings of linear attention or with scores in canonical form."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.attend import table_for
+from lrpe.attention.decay import Decay
+from lrpe.attention.layer import AttentionLayer, Heads, choose_encoding
+from lrpe.attention.softmax_sum import KeyValueState, Sight, each_query, fading, place, product_sum, remember, score_sum
+from lrpe.attention.summation import Summation, choose_summation
+from lrpe.attention.tokens import Tokens, read_tokens
+from lrpe.encodings.canonical import CanonicalForm
+from lrpe.encodings.config import EncodingConfig
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.instances import FamilyForm
+from lrpe.encodings.stochastic import StochasticEncoding, StochasticTable
+from lrpe.errors import LrpeError, require
+
+
+class SoftmaxAttention(AttentionLayer):
+    """o_t = Σ_s softmax_s(score_ts / √head_dim + |t-s| ln r) v_s.
+
+    A score is (M_t q_t)·(M_s k_s), or that of a canonical form. There is no φ: PER and SPE act on q and k themselves.
+    Every form's scores are divided by √head_dim; where its paper does otherwise, pass ``scale``: 1 for T5, which does
+    not divide, (3·head_dim)^-½ for DeBERTa. SPE's features are made for a division by √realizations, and get that.
+
+    Args:
+        width: of the input and the output.
+        heads: of the queries.
+        encoding: a name, an EncodingConfig, an encoding, or a CanonicalForm that all heads share.
+        key_heads: heads of keys and values, a divisor of ``heads``; as many as ``heads`` if None.
+        head_dim: of queries and keys; width / heads if None.
+        value_dim: of values; head_dim if None.
+        summation: "causal" or "bidirectional".
+        decay: r, one number a key head, or None; an encoding may bring its own.
+        bias: of the projections.
+        dropout: of the output.
+        attention_dropout: of the weights after the softmax.
+        scale: in place of 1/√head_dim; the encoding's own ``score_scale`` multiplies either.
+
+    >>> attention = SoftmaxAttention(64, heads=4, encoding="type2")
+    >>> x = torch.randn(2, 10, 64)
+    >>> y, state = attention.prefill(x[:, :9])
+    >>> last, state = attention.step(x[:, 9], state)
+    >>> torch.allclose(last, attention(x)[:, 9], atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        encoding: str | EncodingConfig | PositionalEncoding | CanonicalForm = "none",
+        key_heads: int | None = None,
+        head_dim: int | None = None,
+        value_dim: int | None = None,
+        summation: str | Summation = "causal",
+        decay: Tensor | Sequence[float] | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        scale: float | None = None,
+    ):
+        sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
+        super().__init__(sizes, bias, dropout)
+        require(0 <= attention_dropout < 1, f"A dropout p has 0 ≤ p < 1; got attention_dropout={attention_dropout}.")
+        require(scale is None or math.isfinite(scale), f"The scale of scores is a finite number; got scale={scale}.")
+        self.form = encoding if isinstance(encoding, CanonicalForm) else None
+        require(
+            self.form is None or self.form.head_dim == sizes.head_dim,
+            f"The form takes queries and keys of size {sizes.head_dim} here; it was made for "
+            f"head_dim={self.form and self.form.head_dim}.",
+        )
+        named = "none" if isinstance(encoding, CanonicalForm) else encoding
+        self.encoding = choose_encoding(named, sizes.head_dim, sizes.key_heads)
+        self.decay = Decay(decay, self.encoding, sizes.key_heads)
+        require(
+            self.decay.r is None or self.encoding.axes == 1,
+            f"A decay counts steps along a sequence; this encoding has a grid of {self.encoding.axes} axes.",
+        )
+        self.causal, self.attention_dropout = choose_summation(summation).causal, attention_dropout
+        self.scale = self.own_scale() if scale is None else scale
+        self.scale *= (self.form.encoding if isinstance(self.form, FamilyForm) else self.encoding).score_scale
+
+    def own_scale(self) -> float:
+        spe = isinstance(self.encoding, StochasticEncoding)  # E[q̂·k̂] has a factor √(realizations / head_dim)
+        return (self.encoding.feature_dim if spe else self.sizes.head_dim) ** -0.5
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        sequences: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        context_positions: Tensor | None = None,
+        context_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attention of x (batch, n, width) to itself, or to a ``context`` (batch, m, width); (batch, n, width).
+
+        The arguments are those of ``LinearAttention``.
+        """
+        q, k, v = self.project(x, x if context is None else context)
+        tokens = keys = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens)
+        if context is None:
+            given = context_positions is not None or context_mask is not None
+            require(not given, "context_positions and context_mask speak of a context; none was given.")
+        else:
+            packed = sequences is not None or cu_seqlens is not None
+            require(not packed, "Packed sequences attend to themselves, not to a context.")
+            require(
+                not self.causal, "Cross-attention puts no order between queries and keys: its sum is bidirectional."
+            )
+            near = self.decay.r is None
+            require(near, "A decay counts steps between tokens of one sequence; cross-attention has none.")
+            keys = read_tokens(context, self.encoding.axes, context_positions, context_mask)
+        q, k = self.encode(q, k, tokens, keys)
+        return self.join(self.attend(q, k, v, tokens, keys))
+
+    def prefill(
+        self,
+        x: Tensor,
+        state: KeyValueState | None = None,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, KeyValueState]:
+        """The causal pass over x, from a state if one is given, and the state after it."""
+        require(self.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
+        axes = self.encoding.axes
+        require(axes == 1, f"A state counts steps along a sequence; this encoding has a grid of {axes} axes.")
+        q, k, v = self.project(x, x)
+        if state is not None:
+            self.check_state(state, x)
+        tokens = read_tokens(x, axes, positions, mask, state=state)  # pyright: ignore[reportArgumentType]
+        q, k = self.encode(q, k, tokens, tokens)
+        after = remember(state, k, v, tokens)
+        keys = tokens if state is None else Tokens(after.positions, after.mask, None)
+        return self.join(self.attend(q, after.keys, after.values, tokens, keys)), after
+
+    def step(self, x: Tensor, state: KeyValueState, mask: Tensor | None = None) -> tuple[Tensor, KeyValueState]:
+        """One token a row, (batch, width) -> (batch, width), and the state after it. A masked row adds padding."""
+        require(state is not None, "A step goes on from a state; make one by prefill(x) or initial_state(batch).")
+        require(x.ndim == 2, lambda: f"A step takes one token a row, (batch, width); got {tuple(x.shape)}.")
+        out, state = self.prefill(x[:, None], state, mask=None if mask is None else mask[:, None])
+        return out[:, 0], state
+
+    def initial_state(self, batch: int) -> KeyValueState:
+        """The state of no token."""
+        like, rows = self.o_proj.weight, (batch, self.sizes.key_heads, 0)
+        return KeyValueState(
+            like.new_zeros(*rows, self.encoding.feature_dim),
+            like.new_zeros(*rows, self.sizes.value_dim),
+            like.new_zeros(batch, 0, dtype=torch.long),
+            like.new_zeros(batch, 0, dtype=torch.bool),
+        )
+
+    def check_state(self, state: KeyValueState, x: Tensor) -> None:
+        if not isinstance(state, KeyValueState):
+            raise LrpeError(f"Softmax attention goes on from a KeyValueState; got {type(state).__name__}.")
+        m = state.mask.shape[-1]
+        rows = (len(x), self.sizes.key_heads, m)
+        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (len(x), m), (len(x), m)]
+        found = [tuple(tensor.shape) for tensor in state]
+        require(
+            found == expected, lambda: f"The state of this layer after {m} tokens has shapes {expected}; got {found}."
+        )
+        require(state.keys.device == x.device, f"The state lives where x does; got {state.keys.device} and {x.device}.")
+
+    def encode(self, q: Tensor, k: Tensor, tokens: Tokens, keys: Tokens) -> tuple[Tensor, Tensor]:
+        """M_t q_t and M_s k_s."""
+        table = table_for(self.encoding, tokens, q)
+        key_table = table if keys is tokens else table_for(self.encoding, keys, k)
+        if isinstance(table, StochasticTable) and isinstance(key_table, StochasticTable):
+            key_table = key_table._replace(noise=table.noise)  # drawn for each table in training, but q and k share it
+        return self.encoding.query(q, table), self.encoding.key(k, key_table)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens, keys: Tokens) -> Tensor:
+        """The weighted sum of values for encoded queries and keys; (batch, heads, n, value_dim)."""
+        sight = Sight(self.causal, tokens, keys)
+        dropout = self.attention_dropout if self.training else 0.0
+        fade = None
+        if self.decay.r is not None:
+            fade = fading(self.decay.r, self.sizes.heads, place(tokens, q), place(keys, k), q.dtype)
+        if self.form is None:
+            return product_sum(q, k, v, self.scale, sight, fade, dropout)
+        scores = self.form.scores(q, each_query(k, q), tokens.positions, keys.positions) * self.scale
+        return score_sum(scores if fade is None else scores + fade, v, sight, dropout)

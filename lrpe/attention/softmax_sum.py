@@ -1,0 +1,118 @@
+"""Σ_s softmax_s(score_ts) v_s over the keys that a query sees, 0 if it sees none; and the keys and values so far."""
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lrpe.attention.tokens import Tokens
+from lrpe.encodings.precision import compute_dtype, in_float64
+
+
+class KeyValueState(NamedTuple):
+    """The encoded keys and the values of all tokens so far. It grows with every token, padding included."""
+
+    keys: Tensor  # (batch, key heads, m, feature_dim)
+    values: Tensor  # (batch, key heads, m, value_dim)
+    positions: Tensor  # (batch, m) int64
+    mask: Tensor  # (batch, m) bool: True for real tokens
+
+    @property
+    def position(self) -> Tensor:
+        """One past the last real token's position, (batch,); 0 if there is none."""
+        nowhere = torch.iinfo(torch.long).min
+        last = F.pad(self.positions.masked_fill(~self.mask, nowhere), (1, 0), value=nowhere).amax(-1)
+        return torch.where(last == nowhere, 0, last + 1)
+
+    def select(self, rows: Tensor) -> "KeyValueState":
+        """The states of some rows of the batch, in that order: for beams, and for batches that shrink."""
+        return KeyValueState(*(tensor.index_select(0, rows) for tensor in self))
+
+    def detach(self) -> "KeyValueState":
+        return KeyValueState(*(tensor.detach() for tensor in self))
+
+
+def remember(state: KeyValueState | None, k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
+    """The state after further tokens."""
+    mask = torch.ones(len(k), k.shape[2], dtype=torch.bool, device=k.device) if tokens.mask is None else tokens.mask
+    new = KeyValueState(k, v, place(tokens, k).expand(len(k), -1), mask)
+    if state is None:
+        return new
+    return KeyValueState(*(torch.cat(parts, axis) for *parts, axis in zip(state, new, (2, 2, 1, 1), strict=True)))
+
+
+def place(tokens: Tokens, x: Tensor) -> Tensor:
+    """The positions of the tokens of x (..., n, d), (batch or 1, n)."""
+    return torch.arange(x.shape[-2], device=x.device)[None] if tokens.positions is None else tokens.positions
+
+
+class Sight(NamedTuple):
+    """Which keys a query sees: real ones of its own sequence, and if it is causal, none after its own."""
+
+    causal: bool
+    tokens: Tokens  # of the queries; if causal they are the last of the keys'
+    keys: Tokens
+
+    @property
+    def clear(self) -> bool:
+        """Whether nothing but the order hides a key."""
+        return self.keys.mask is None and self.tokens.sequences is None
+
+    def matrix(self, n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """(batch or 1, 1, n, m), True where a query sees a key; and (batch or 1, 1, n, 1), True if it sees none.
+
+        A query that sees none is shown all of them, so that its softmax and its gradient are finite; 0 takes its place.
+        """
+        seen = torch.ones(1, 1, n, m, dtype=torch.bool, device=device)
+        if self.causal:
+            seen = seen.tril(m - n)
+        if self.keys.mask is not None:
+            seen = seen & self.keys.mask[:, None, None, :]
+        if self.tokens.sequences is not None:
+            own = self.tokens.sequences
+            seen = seen & (own[:, None, :, None] == own[:, None, None, :])
+        none = ~seen.any(-1, keepdim=True)
+        return seen | none, none
+
+
+def product_sum(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, sight: Sight, bias: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """softmax(scale q·k + bias) v: queries (batch, heads, n, f), keys and values (batch, key heads, m, f or e)."""
+    n, m, width = q.shape[2], k.shape[2], v.shape[-1]
+    if n > 1:  # torch's fused kernels want one width for all three; zeros change nothing
+        q, k, v = (widen(x, max(q.shape[-1], width)) for x in (q, k, v))
+    attend = partial(
+        F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    if sight.clear and bias is None and (n == m or not sight.causal):
+        return attend(q, k, v, is_causal=sight.causal)[..., :width]
+    seen, none = sight.matrix(n, m, q.device)
+    mask = seen if bias is None else bias.masked_fill(~seen, -math.inf)
+    return attend(q, k, v, mask)[..., :width].masked_fill(none, 0)
+
+
+def score_sum(scores: Tensor, v: Tensor, sight: Sight, dropout: float = 0.0) -> Tensor:
+    """softmax(scores) v for ready scores (batch, heads, n, m)."""
+    seen, none = sight.matrix(scores.shape[2], scores.shape[3], scores.device)
+    weights = scores.to(compute_dtype(scores.dtype)).masked_fill(~seen, -math.inf).softmax(-1)
+    return (F.dropout(weights, dropout).to(v.dtype) @ each_query(v, scores)).masked_fill(none, 0)
+
+
+def widen(x: Tensor, width: int) -> Tensor:
+    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
+
+
+def each_query(x: Tensor, queries: Tensor) -> Tensor:
+    """Keys or values for each of the query heads: query head h has key head h // group."""
+    return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
+
+
+def fading(r: Tensor, heads: int, t: Tensor, s: Tensor, dtype: torch.dtype) -> Tensor:
+    """|t - s| ln r, which a softmax turns into r^|t-s|; (batch or 1, n) and (batch or 1, m) -> (..., heads, n, m)."""
+    log_r = in_float64(r).log().repeat_interleave(heads // len(r)).view(1, -1, 1, 1)
+    distance = in_float64((t[:, None, :, None] - s[:, None, None, :]).abs())
+    return (log_r * distance).clamp(min=torch.finfo(dtype).min / 2).to(t.device, dtype)  # far, not never
