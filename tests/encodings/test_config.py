@@ -1,7 +1,7 @@
 """An encoding in words and numbers, JSON in and out."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -23,6 +23,35 @@ def test_a_configuration_survives_json_and_builds_the_same_encoding(name):
     assert EncodingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     x = features(3, 5, 8)
     assert_close(outputs(again.build().eval(), x), outputs(config.build().eval(), x), rtol=0, atol=0)
+
+
+def test_every_field_goes_through_a_dictionary():
+    values = {
+        "head_dim": 8,
+        "basis": "householder",
+        "matrix": "orthogonal",
+        "heads": 2,
+        "axes": 2,
+        "seed": 3,
+        "reflections": 2,
+        "learned_basis": True,
+        "angles": "linear",
+        "base": 100.0,
+        "length": 9,
+        "learned_angles": True,
+        "rotated": 4,
+        "alternating": 2,
+        "scaling": {"kind": "ntk", "factor": 2.0},
+        "acts": "before",
+        "decay": [0.5, 0.25],
+        "sines": 2,
+        "realizations": 5,
+    }
+    config = EncodingConfig.from_dict(values)
+    assert config.to_dict() == values
+    assert set(values) == {field.name for field in fields(config)}
+    defaults = EncodingConfig(1)
+    assert not any(getattr(config, key) == getattr(defaults, key) for key in values if key != "matrix")
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -14,27 +14,34 @@ every = pytest.mark.parametrize("name", EVERY)
 X = features(2, 3, 5, 8, dtype=torch.float32)
 
 
-def trained(name):
-    """As if training had moved what is learned."""
-    encode = make(name, 8, seed=1, learned_angles=True, learned_basis=True).eval()
-    with torch.no_grad():
-        for parameter in encode.parameters():
-            parameter.mul_(1.5)
+def make_learned(name, learned, seed=0):
+    return make(name, 8, seed=seed, learned_angles=learned, learned_basis=learned).eval()
+
+
+def trained(name, learned=True):
+    """An encoding whose numbers no configuration knows."""
+    encode = make_learned(name, learned, seed=1)
+    for tensor in encode.state_dict().values():
+        if tensor.is_floating_point():
+            tensor.mul_(1.5)
     return encode
 
 
 @every
-def test_a_state_dict_loaded_into_another_seed_is_the_whole_encoding(name):
-    encode, other = trained(name), make(name, 8, seed=2, learned_angles=True, learned_basis=True).eval()
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_state_dict_loaded_into_another_seed_is_the_whole_encoding(name, learned):
+    encode, other = trained(name, learned), make_learned(name, learned, seed=2)
     other.load_state_dict(encode.state_dict())
     assert_close(outputs(other, X), outputs(encode, X), rtol=0, atol=0)
 
 
 @every
-def test_an_encoding_made_on_meta_is_whole_once_loaded(name):
-    encode = trained(name)
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_encoding_made_on_meta_is_whole_once_loaded(name, learned):
+    encode = trained(name, learned)
     with torch.device("meta"):
-        other = make(name, 8, learned_angles=True, learned_basis=True).eval()
+        other = make_learned(name, learned)
+    assert not any(tensor.is_floating_point() and tensor.device.type != "meta" for tensor in other.buffers())
     other.to_empty(device="cpu").load_state_dict(encode.state_dict())
     assert_close(outputs(other, X), outputs(encode, X), rtol=0, atol=0)
 
@@ -58,10 +65,10 @@ class TinyModel(PreTrainedModel):
 
 
 @every
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_transformers_saves_and_loads_the_encoding(name, dtype, tmp_path):
-    encode = trained(name)
-    config = configure(name, 8, learned_angles=True, learned_basis=True, **NEEDED.get(name, {}))
+@pytest.mark.parametrize(("dtype", "learned"), [(torch.float32, True), (torch.bfloat16, False)])
+def test_transformers_saves_and_loads_the_encoding(name, dtype, learned, tmp_path):
+    encode = trained(name, learned)
+    config = configure(name, 8, learned_angles=learned, learned_basis=learned, **NEEDED.get(name, {}))
     model = TinyModel(TinyConfig(encoding=config.to_dict()))
     model.encode.load_state_dict(encode.state_dict())
     model.to(dtype).save_pretrained(tmp_path)
