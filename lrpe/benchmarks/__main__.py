@@ -3,11 +3,11 @@
 import json
 import sys
 
-from lrpe.benchmarks import encoding
+from lrpe.benchmarks import attention, encoding
 from lrpe.benchmarks.process import pin
 from lrpe.errors import LrpeError
 
-BENCHMARKS = {"encoding": encoding.measure}
+BENCHMARKS = {"attention": attention.measure, "encoding": encoding.measure}
 
 
 def main(request: str) -> None:

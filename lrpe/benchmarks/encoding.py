@@ -11,9 +11,9 @@ from torch import Tensor
 from lrpe.benchmarks.agreement import Agreement, check_agreement
 from lrpe.benchmarks.columns import in_columns
 from lrpe.benchmarks.peers import Peer, rotary_peers
-from lrpe.benchmarks.process import settings
+from lrpe.benchmarks.process import describe_settings, settings
 from lrpe.benchmarks.stamp import describe, stamp
-from lrpe.benchmarks.timing import Figure, Task, interleave
+from lrpe.benchmarks.timing import Figure, Task, busy, interleave
 from lrpe.encodings.basis import Basis, Cosine, Householder, OddEven
 from lrpe.encodings.family import encoding
 from lrpe.positions import sequence
@@ -33,8 +33,6 @@ class Case:
 
 CASES = [Case((8, 8, 512, 64), 2.2, 2.2), Case((1, 8, 8192, 64), 1.4, 1.5)]
 QUICK = [Case((2, 2, 32, 16), 2.2, 2.2), Case((1, 2, 128, 16), 1.4, 1.5)]
-
-ALONE = 0.95  # a process with less of its processor than this was disturbed
 
 
 @dataclass(frozen=True)
@@ -199,14 +197,12 @@ def judge(case: Case, rows: Sequence[Row]) -> list[Goal]:
 
 
 def heading(result: EncodingResult) -> str:
-    threads, processors = result.settings["threads"], result.settings["processors"]
-    variables = " ".join(f"{name}={value}" for name, value in result.settings["environment"].items())
     lines = [
         "Encoding a float32 tensor: forward in copies of it, forward + backward in units of two copies.",
         f"Medians of {result.rounds} interleaved rounds, quartiles in brackets; tables are ready unless it says so.",
         "Type 1 writes twice as many features as it reads, so that 1.5 is the least it can cost.",
         describe(result.stamp),
-        f"Set: threads={threads} processors={processors} {variables}",
+        describe_settings(result.settings),
     ]
     if result.quick:
         lines.append("Quick: the shapes are tiny, so these figures say that it runs and nothing about speed.")
@@ -218,10 +214,7 @@ def shape_table(result: ShapeResult) -> str:
     lines = [in_columns([str(result.shape), "forward", "forward + backward"], rows)]
     if any(row.forward is None for row in result.rows):
         lines.append("missing: not installed; pip install 'lrpe[bench]'")
-    if result.processor_share < ALONE:
-        share = f"{result.processor_share:.0%}"
-        lines.append(f"The machine was busy: this process had {share} of its processor, so the figures are rough.")
-    return "\n".join(lines)
+    return "\n".join(lines + busy(result.processor_share))
 
 
 def show(row: Row, figure: Figure | None) -> str:

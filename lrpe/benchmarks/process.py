@@ -10,6 +10,8 @@ import torch
 
 from lrpe.errors import LrpeError, require
 
+QUIET = {"KINETO_LOG_LEVEL": "99"}  # the profiler that counts memory has nothing to say that a user wants to read
+
 
 def environment(threads: int) -> dict[str, str]:
     """What a measurement needs to be told before it starts.
@@ -30,7 +32,7 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
     request = json.dumps({"benchmark": benchmark, "threads": threads, "options": options})
     child = subprocess.run(
         [sys.executable, "-m", "lrpe.benchmarks", request],
-        env=os.environ | environment(threads),
+        env=os.environ | environment(threads) | QUIET,
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
@@ -59,3 +61,8 @@ def settings() -> dict[str, Any]:
         "processors": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "environment": {name: os.environ.get(name) for name in names},
     }
+
+
+def describe_settings(found: dict[str, Any]) -> str:
+    variables = " ".join(f"{name}={value}" for name, value in found["environment"].items())
+    return f"Set: threads={found['threads']} processors={found['processors']} {variables}"

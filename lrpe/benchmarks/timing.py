@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from time import perf_counter, process_time
 
+import torch
+
 from lrpe.errors import require
+
+ALONE = 0.95  # a process with less of its processor than this was disturbed
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,26 @@ def interleave(tasks: Sequence[Task], unit: Callable[[], object], rounds: int, c
     return Timing({name: summarise(pairs) for name, pairs in samples.items()}, share)
 
 
+def busy(processor_share: float) -> list[str]:
+    """A sentence if the machine was busy, and nothing if it was not."""
+    if processor_share >= ALONE:
+        return []
+    share = f"{processor_share:.0%}"
+    return [f"The machine was busy: this process had {share} of its processor, so the figures are rough."]
+
+
 def time_calls(run: Callable[[], object], calls: int) -> float:
     """Seconds a call, after one call that is not counted: what came before has filled the caches with its own."""
     run()
-    start = perf_counter()
+    start = clock()
     for _ in range(calls):
         run()
-    return (perf_counter() - start) / calls
+    return (clock() - start) / calls
+
+
+def clock() -> float:
+    """Seconds. On one thread they are those that this process ran: the clock stands still while another runs."""
+    return process_time() if torch.get_num_threads() == 1 else perf_counter()
 
 
 def summarise(pairs: Sequence[tuple[float, float]]) -> Figure:

@@ -1,0 +1,120 @@
+"""The attention block of each encoding ÷ Base's: φ, P, Λ, the sum and the normaliser on ready q, k, v."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn.functional import elu
+
+from lrpe.attention.bidirectional import bidirectional_sum
+from lrpe.attention.feature_map import EluPlusOne
+from lrpe.attention.frame import Frame
+from lrpe.attention.functional import linear_attention
+from lrpe.attention.normalizer import Normalizer, choose_normalizer
+from lrpe.attention.summation import Bidirectional, Quadratic
+from lrpe.benchmarks.agreement import Agreement, check_agreement
+from lrpe.benchmarks.lines import Line, Run, forward_and_backward, line_of
+from lrpe.benchmarks.sum_peers import Sum
+from lrpe.benchmarks.timing import Task, interleave
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.family import encoding
+from lrpe.positions import sequence
+
+GOALS = {"RoPE": 1.08, "Type 1": 1.55, "Type 2": 1.15, "Type 3": 1.20}
+NAMES = {"RoPE": "rope", "Type 1": "type1", "Type 2": "type2", "Type 3": "type3"}
+HAS_ANGLES = ("RoPE", "Type 1", "Type 2")
+PHI, SUMMATION = EluPlusOne(), Bidirectional()
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    shape: tuple[int, int, int, int]  # batch, heads, n, head_dim
+    goals: dict[str, float] = field(default_factory=lambda: dict(GOALS))
+
+
+def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:
+    """Under PlainDelta with the goals; then with tables ready, with learned α, and under an output norm."""
+    at = "×".join(map(str, sizes.shape))
+    qkv = draw(sizes)
+    plain, output = (choose_normalizer(name, sizes.shape[1], sizes.shape[3]) for name in ("plain", "output"))
+    runs = {f"block, {kind}": block_run(fixed(kind, sizes), plain, qkv) for kind in NAMES}
+    others = {f"block, {kind}, table ready": block_run(ready(kind, sizes), plain, qkv) for kind in NAMES}
+    others |= {f"block, {kind}, learned α": block_run(learned(kind, sizes), plain, qkv) for kind in HAS_ANGLES}
+    others["Base's block by hand"] = forward_and_backward(base_by_hand, *qkv)
+    timing = interleave([Task(name, run) for name, run in (runs | others).items()], base_run(plain, qkv), rounds)
+    for kind, goal in sizes.goals.items():
+        yield line_of(timing, f"block, {kind}", f"block, {kind} ÷ Base's, table made in the call", at, goal)
+    for name in others:
+        yield line_of(timing, name, f"{name} ÷ Base's", at, None)
+    normed = {f"block, {kind}": block_run(fixed(kind, sizes), output, qkv) for kind in NAMES}
+    timing = interleave([Task(name, run) for name, run in normed.items()], base_run(output, qkv), rounds)
+    for name in normed:
+        yield line_of(timing, name, f"{name} ÷ Base's, under an output norm", at, None)
+
+
+def check_blocks(sizes: BlockSizes) -> Iterator[Agreement]:
+    """Every block against the specification: the same with the matrix, and with φ written as it is defined."""
+    qkv = draw(sizes)
+    for name, encode in {"Base": base(sizes), **{kind: fixed(kind, sizes) for kind in NAMES}}.items():
+        sides = (on_stack(block(encode)), on_stack(specified(encode)))
+        yield check_agreement((f"block, {name}", "its matrix"), sides, qkv, 1e-4, "outputs of the block")
+    sides = (on_stack(base_by_hand), on_stack(block(base(sizes))))
+    yield check_agreement(("Base by hand", "block, Base"), sides, qkv, 1e-4, "outputs of the block")
+
+
+def block(encode: PositionalEncoding, normalizer: str | Normalizer = "plain") -> Sum:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return linear_attention(q, k, v, encode, PHI, normalizer, SUMMATION)[0]
+
+    return attend
+
+
+def specified(encode: PositionalEncoding) -> Sum:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return linear_attention(q, k, v, encode, lambda x: elu(x) + 1, "plain", Quadratic(causal=False))[0]
+
+    return attend
+
+
+def base_by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """φ(q) Σ φ(k) vᵀ ÷ φ(q) Σ φ(k), with nothing around it: Base's block should not be slower than this."""
+    out, delta = bidirectional_sum(PHI(q), PHI(k), v, Frame(), total=True)
+    return out / delta
+
+
+def block_run(encode: PositionalEncoding, normalizer: Normalizer, qkv: Tensor) -> Run:
+    learned_here = [*encode.parameters(), *normalizer.parameters()]
+    return forward_and_backward(block(encode, normalizer), *qkv, learned=learned_here)
+
+
+def base_run(normalizer: Normalizer, qkv: Tensor) -> Run:
+    return block_run(encoding("none", qkv.shape[-1]), normalizer, qkv)
+
+
+def base(sizes: BlockSizes) -> PositionalEncoding:
+    return encoding("none", sizes.shape[-1])
+
+
+def fixed(kind: str, sizes: BlockSizes) -> PositionalEncoding:
+    return encoding(NAMES[kind], sizes.shape[-1], **({"learned_angles": False} if kind in HAS_ANGLES else {}))
+
+
+def learned(kind: str, sizes: BlockSizes) -> PositionalEncoding:
+    return encoding(NAMES[kind], sizes.shape[-1], learned_angles=True)
+
+
+def ready(kind: str, sizes: BlockSizes) -> PositionalEncoding:
+    """An encoding whose table was made before."""
+    encode = fixed(kind, sizes)
+    table = encode.table(sequence(sizes.shape[2]))
+    encode.table = lambda positions, dtype=torch.float32: table
+    return encode
+
+
+def draw(sizes: BlockSizes) -> Tensor:
+    return torch.randn(3, *sizes.shape, generator=torch.Generator().manual_seed(0))
+
+
+def on_stack(compute: Sum):
+    return lambda x: compute(*x.unbind(0))

@@ -1,0 +1,92 @@
+"""A line of a speed table: us ÷ a peer, the goal, and pass or short."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lrpe.benchmarks.columns import in_columns
+from lrpe.benchmarks.timing import Task, Timing, clock, interleave
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A figure that should not exceed its goal. There is none if the peer is missing, and no goal if none was set."""
+
+    row: str
+    at: str
+    goal: float | None
+    verdict: str  # pass, short, missing; or nothing, if there is no goal
+    figure: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seconds: float | None = None
+    processor_share: float = 1.0
+
+    def __str__(self) -> str:
+        if self.figure is None:
+            return "missing"
+        if self.low is None or self.high is None:
+            return digits(self.figure)
+        return f"{digits(self.figure)} ({digits(self.low)}–{digits(self.high)})"
+
+
+def digits(figure: float) -> str:
+    return f"{figure:.2f}" if figure >= 0.3 else f"{figure:.3f}" if figure >= 0.02 else f"{figure:.4f}"
+
+
+def judge(figure: float, goal: float | None) -> str:
+    return "" if goal is None else "pass" if figure <= goal else "short"
+
+
+def missing(row: str, at: str, goal: float) -> Line:
+    return Line(row, at, goal, "missing")
+
+
+def compare(row: str, at: str, goal: float | None, ours: Run, theirs: Run, rounds: int) -> Line:
+    """Time the two sides beside each other."""
+    timing = interleave([Task(row, ours)], theirs, rounds, calls_within(0.1, theirs))
+    return line_of(timing, row, row, at, goal)
+
+
+def line_of(timing: Timing, task: str, row: str, at: str, goal: float | None) -> Line:
+    """The line of one of the tasks that were timed."""
+    figure = timing.figures[task]
+    verdict = judge(figure.ratio, goal)
+    return Line(row, at, goal, verdict, figure.ratio, figure.low, figure.high, figure.seconds, timing.processor_share)
+
+
+def calls_within(seconds: float, run: Run) -> int:
+    """How many calls of ``run`` fit into that time: 1 or more, and 100 at the most."""
+    run()
+    start = clock()
+    run()
+    return max(1, min(100, int(seconds / (clock() - start))))
+
+
+def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learned: Sequence[Tensor] = ()) -> Run:
+    """The output, and the gradients of the inputs and of what is learned, for a fixed gradient of the output."""
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    g = torch.randn_like(compute(*leaves).detach(), memory_format=torch.contiguous_format)
+
+    def run() -> tuple[Tensor, ...]:
+        out = compute(*leaves)
+        return out, *torch.autograd.grad(out, [*leaves, *learned], g)
+
+    return run
+
+
+def line_table(lines: Sequence[Line]) -> str:
+    rows = [[line.row, line.at, goal_of(line), str(line), line.verdict, milliseconds(line)] for line in lines]
+    return in_columns(["", "at", "goal", "figure", "", "ours, ms"], rows, left=2)
+
+
+def goal_of(line: Line) -> str:
+    return "–" if line.goal is None else f"≤ {line.goal:g}"
+
+
+def milliseconds(line: Line) -> str:
+    return "–" if line.seconds is None else f"{1000 * line.seconds:.3g}"
