@@ -74,6 +74,6 @@ def sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
     if any(size > 1 for size in shape[:-2]):
         return (a * b).sum_to_size(shape)
     total = torch.zeros(shape[-2:], dtype=a.dtype, device=a.device)
-    for x, y in zip(a.flatten(0, -3), b.flatten(0, -3), strict=True):
+    for x, y in zip(a.reshape(-1, *total.shape), b.reshape(-1, *total.shape), strict=True):
         total = torch.addcmul(total, x, y)
     return total.reshape(shape)
