@@ -8,10 +8,10 @@ class LrpeError(ValueError):
     """A broken law: the message gives the law, the values that break it and the way out."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> LrpeError:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
     """The error for a name that nobody has, with the nearest names that somebody has."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
 

@@ -103,6 +103,10 @@ class Encoding(PositionalEncoding):
             table = self.table(positions_for(x, positions, self.axes), x.dtype)
         elif positions is not None:
             raise LrpeError("A table already holds its positions; pass one of the two.")
+        elif any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in (*table.basis, *table.matrix)):
+            raise LrpeError(
+                f"A table serves the dtype it was made for; for {x.dtype} make it by table(positions, x.dtype)."
+            )
         with without_autocast(x):
             y = self.basis.transform(x.to(compute_dtype(x.dtype)), table.basis)
             return per_head(self.turn, y, table.matrix, self.heads).to(x.dtype)

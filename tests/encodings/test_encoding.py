@@ -158,3 +158,10 @@ def test_a_table_of_another_length_is_refused():
     encode = Encoding(Identity(4), Orthogonal(4))
     with pytest.raises(LrpeError, match=r"5 positions; x \(3, 4\) has 3"):
         encode(torch.ones(3, 4), table=encode.table(torch.arange(5)))
+
+
+def test_a_table_of_another_dtype_is_refused():
+    encode = Encoding(Householder(4), Orthogonal(4))
+    table = encode.table(torch.arange(3))
+    with pytest.raises(LrpeError, match=r"table\(positions, x.dtype\)"):
+        encode(torch.ones(3, 4, dtype=torch.float64), table=table)
