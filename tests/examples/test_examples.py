@@ -1,0 +1,61 @@
+"""Every example runs, and shows what its docstring says."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run an example as its command does; returns what it printed."""
+
+    def run_example(name: str, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        with torch.random.fork_rng():
+            runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run_example
+
+
+def test_no_example_is_left_out():
+    here = Path(__file__).read_text(encoding="utf-8")
+    missing = [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in here]
+    assert not missing
+
+
+def test_encoding_by_hand_shows_the_law_an_idea_that_breaks_it_and_a_derivation(run):
+    printed = run("encode_by_hand.py")
+    assert "FAILS" in printed
+    assert "W_1⁵ to within" in printed
+
+
+def test_the_streaming_decoder_streams_what_the_whole_pass_would_give(run):
+    printed = run("streaming_decoder.py", "--steps", "5", "--bytes", "20")
+    apart = float(printed.partition("prefill and steps: ")[2].split()[0])
+    assert apart < 1e-4
+    assert "after every one of 20 bytes" in printed
+
+
+def test_a_model_swapped_to_linear_attention_learns_the_order_of_two_marks(run):
+    printed = run("swap_into_a_model.py", "--steps", "80")
+    assert "Swapped 2 layers" in printed
+    assert int(printed.partition("Right on ")[2].partition("%")[0]) > 80
+
+
+def test_every_row_of_the_comparison_trains_and_a_saved_run_is_not_run_again(run, tmp_path):
+    options = ("--steps", "1", "--processes", "1", "--save", str(tmp_path / "runs.json"))
+    first = run("compare_normalizers.py", *options)
+    saved = json.loads((tmp_path / "runs.json").read_text())
+    assert len(saved) > 10
+    assert all(record["failed"] is None and record["bits"] for record in saved)
+    again = run("compare_normalizers.py", *options)
+    assert "step 1: " in first
+    assert "step 1: " not in again
+    assert first.splitlines()[-1] == again.splitlines()[-1]
