@@ -3,11 +3,11 @@
 import json
 import sys
 
-from lrpe.benchmarks import attention, encoding
+from lrpe.benchmarks import attention, encoding, length
 from lrpe.benchmarks.process import pin
 from lrpe.errors import LrpeError
 
-BENCHMARKS = {"attention": attention.measure, "encoding": encoding.measure}
+BENCHMARKS = {"attention": attention.measure, "encoding": encoding.measure, "length": length.measure}
 
 
 def main(request: str) -> None:

@@ -48,7 +48,7 @@ def missing(row: str, at: str, goal: float) -> Line:
 
 def compare(row: str, at: str, goal: float | None, ours: Run, theirs: Run, rounds: int) -> Line:
     """Time the two sides beside each other."""
-    timing = interleave([Task(row, ours)], theirs, rounds, calls_within(0.1, theirs))
+    timing = interleave([Task(row, ours)], theirs, rounds, calls_within(0.05, theirs))
     return line_of(timing, row, row, at, goal)
 
 

@@ -1,9 +1,13 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from lrpe.benchmarks.attention import QUICK
 from lrpe.cli import main
+from lrpe.cli.bench import BenchAttention, BenchLength
+from lrpe.errors import LrpeError
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +73,70 @@ def test_json_is_printed_instead_of_text(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == {"benchmark": "encoding"}
     assert main(["bench", "encoding"]) == 0
     assert capsys.readouterr().out == "text\n"
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory):
+    """One quick run of the table of attention: its result, its text and its picture."""
+    folder = tmp_path_factory.mktemp("bench")
+    assert BenchAttention(quick=True, rounds=1, save=folder / "a" / "table", plot=folder / "b" / "table.png").run() == 0
+    result = json.loads((folder / "a" / "table.json").read_text(encoding="utf-8"))
+    text = (folder / "a" / "table.txt").read_text(encoding="utf-8")
+    return result, text, (folder / "b" / "table.png").read_bytes()
+
+
+def test_each_row_of_attention_prints_its_goal_its_figure_and_a_word(attention):
+    result, text, _ = attention
+    goals = [line for line in result["lines"] if line["goal"] is not None]
+    sums = [QUICK.chunk_form, QUICK.chunk_form, QUICK.product, QUICK.causal_softmax, QUICK.memory, QUICK.softmax]
+    assert len(goals) == sum(map(len, (*sums, QUICK.block.goals, QUICK.step)))
+    table = [line for line in text.splitlines() if "≤" in line]
+    for line, shown in zip(goals, table, strict=True):
+        assert shown.startswith(line["row"])
+        assert f"≤ {line['goal']:g}" in shown
+        assert line["verdict"] in shown.split()
+        if line["figure"] is None:
+            assert line["verdict"] == "missing"
+        else:
+            assert line["verdict"] == ("pass" if line["figure"] <= line["goal"] else "short")
+
+
+def test_every_side_of_attention_was_checked_first(attention):
+    result, text, _ = attention
+    checked = {side for agreement in result["agreements"] for side in agreement["sides"]}
+    assert {"causal sum", "bidirectional sum", "SDPA", "fla's torch form", "block, Type 2", "decoding step"} <= checked
+    assert all(max(a["outputs"], a["gradients"]) <= a["tolerance"] for a in result["agreements"])
+    assert "gave the right outputs and gradients" in text
+
+
+def test_the_picture_of_attention_is_a_picture(attention):
+    assert attention[2].startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_length_prints_each_doubling_with_its_goal_and_a_word(tmp_path, capfd):
+    assert BenchLength(quick=True, rounds=1, json=True, plot=tmp_path / "length.png").run() == 0
+    result = json.loads(capfd.readouterr().out)
+    assert {point["side"] for point in result["points"]} == set(result["exponents"])
+    assert all(point["seconds"] > 0 for point in result["points"])
+    assert result["lines"]
+    for line in result["lines"]:
+        assert line["verdict"] == ("pass" if line["figure"] <= line["goal"] else "short")
+    assert (tmp_path / "length.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        BenchAttention(rounds=0),
+        BenchAttention(threads=0),
+        BenchAttention(plot=Path("table.pdf")),
+        BenchAttention(plot=Path("/dev/null/table.png")),
+        BenchLength(longest=40),
+        BenchLength(save=Path("/dev/null/x")),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_found_before_anything_is_measured(verb, monkeypatch):
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("measured all the same"))
+    with pytest.raises(LrpeError):
+        verb.run()

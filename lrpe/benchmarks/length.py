@@ -1,0 +1,260 @@
+"""What a longer text costs: time and memory as the number of tokens doubles, beside softmax and the matrix."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from math import log
+from statistics import linear_regression, median
+from time import perf_counter, process_time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.feature_map import EluPlusOne
+from lrpe.attention.functional import linear_attention
+from lrpe.attention.normalizer import PlainDelta
+from lrpe.attention.summation import Causal, Quadratic, Summation
+from lrpe.benchmarks.agreement import Agreement, check_agreement
+from lrpe.benchmarks.columns import in_columns
+from lrpe.benchmarks.lines import Line, judge, line_table
+from lrpe.benchmarks.memory import peak_resident
+from lrpe.benchmarks.process import describe_settings, settings
+from lrpe.benchmarks.stamp import describe, stamp
+from lrpe.benchmarks.sum_peers import Sum, softmax_causal
+from lrpe.benchmarks.timing import busy, clock, no_collections
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.family import encoding
+
+TIME_GOAL, MEMORY_GOAL, MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
+SEGMENTS, ONE_CALL, SOFTMAX, MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
+PHI, NORMALIZER = EluPlusOne(), PlainDelta()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Powers of two: where each side begins and ends, from where a doubling has a goal, and how long a segment is."""
+
+    heads: int
+    dim: int
+    first: int
+    judged: int
+    one_call: int
+    square: int
+    segment: int
+    seconds: float  # to time each side for in a round, at the least
+
+
+FULL = Sizes(heads=8, dim=64, first=9, judged=14, one_call=18, square=13, segment=14, seconds=0.2)
+QUICK = Sizes(heads=2, dim=16, first=6, judged=7, one_call=8, square=7, segment=6, seconds=0.01)
+QUICK_LONGEST = 8
+
+
+@dataclass(frozen=True)
+class Point:
+    """One forward pass of a side over ``length`` tokens; ``bytes`` is None where the system does not tell."""
+
+    side: str
+    length: int
+    seconds: float
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class LengthResult:
+    quick: bool
+    rounds: int
+    heads: int
+    dim: int
+    segment: int
+    settings: dict[str, Any]
+    stamp: dict[str, Any]
+    points: list[Point]
+    exponents: dict[str, float]
+    lines: list[Line]
+    agreements: list[Agreement]
+    processor_share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"benchmark": "length", **asdict(self)}
+
+    def __str__(self) -> str:
+        return "\n\n".join([heading(self), point_table(self), line_table(self.lines), "\n".join(remarks(self))])
+
+
+@torch.no_grad()
+def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> LengthResult:
+    """Time and memory of a causal forward pass with Type 2, up to 2^longest tokens. ``quick`` takes a few hundred."""
+    sizes, longest = (QUICK, QUICK_LONGEST) if quick else (FULL, longest)
+    rounds = rounds or (2 if quick else 5)
+    agreements = list(check(sizes))
+    sides, start, start_busy = sides_of(sizes, longest), perf_counter(), process_time()
+    memory = {(side, n): measure_memory(side, n, run, sizes) for side, n, run in sides}
+    seconds = measure_seconds(sides, rounds, sizes)
+    share = (process_time() - start_busy) / (perf_counter() - start)
+    points = [Point(side, n, median(seconds[side, n]), memory[side, n]) for side, n, _ in sides]
+    names = list(dict.fromkeys(side for side, *_ in sides))
+    exponents = {name: exponent([point for point in points if point.side == name]) for name in names}
+    lines = [line for name in (SEGMENTS, ONE_CALL) for line in judge_doublings(name, points, sizes)]
+    lines += judge_million(points)
+    return LengthResult(
+        quick,
+        rounds,
+        sizes.heads,
+        sizes.dim,
+        2**sizes.segment,
+        settings(),
+        stamp(),
+        points,
+        exponents,
+        lines,
+        agreements,
+        share,
+    )
+
+
+def sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
+    """Each side at each of its lengths."""
+    encode = encoding("type2", sizes.dim)
+    ends: list[tuple[str, int, Sum]] = [
+        (SEGMENTS, longest, in_segments(encode, 2**sizes.segment)),
+        (ONE_CALL, min(longest, sizes.one_call), in_one_call(encode, Causal())),
+        (SOFTMAX, min(longest, sizes.square), softmax_causal),
+        (MATRIX, min(longest, sizes.square), in_one_call(encode, Quadratic(causal=True))),
+    ]
+    return [(side, 2**power, run) for side, last, run in ends for power in range(sizes.first, last + 1)]
+
+
+def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
+    """The whole text piece by piece, the state carried on: what is needed beside q, k, v and the output stays small."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out, state = torch.empty_like(v), None
+        for start in range(0, q.shape[2], segment):
+            cut = slice(start, start + segment)
+            piece = (q[:, :, cut], k[:, :, cut], v[:, :, cut])
+            out[:, :, cut], state = linear_attention(*piece, encode, PHI, NORMALIZER, Causal(), state=state)
+        return out
+
+    return attend
+
+
+def in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return linear_attention(q, k, v, encode, PHI, NORMALIZER, summation)[0]
+
+    return attend
+
+
+def check(sizes: Sizes) -> Iterator[Agreement]:
+    """In one call, and in segments of a few tokens, against the matrix."""
+    encode = encoding("type2", sizes.dim)
+    x = torch.stack(draw(256, sizes))
+    sides = {ONE_CALL: in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
+    matrix = in_one_call(encode, Quadratic(causal=True))
+    with torch.enable_grad():
+        for name, side in sides.items():
+            both = (lambda x, side=side: side(*x.unbind(0)), lambda x: matrix(*x.unbind(0)))
+            yield check_agreement((name, MATRIX), both, x, 1e-4, "outputs")
+
+
+def draw(n: int, sizes: Sizes) -> list[Tensor]:
+    """q, k and v of n tokens, a power of two: a few thousand random ones, repeated."""
+    few = min(n, 4096)
+    drawn = torch.randn(3, 1, sizes.heads, few, sizes.dim, generator=torch.Generator().manual_seed(0))
+    return [x.repeat(1, 1, n // few, 1) for x in drawn]
+
+
+def measure_memory(side: str, n: int, run: Sum, sizes: Sizes) -> int | None:
+    print(f"Memory of {n} tokens, {side}.", file=sys.stderr, flush=True)
+    return peak_resident(lambda: run(*draw(n, sizes)))
+
+
+def measure_seconds(
+    sides: Sequence[tuple[str, int, Sum]], rounds: int, sizes: Sizes
+) -> dict[tuple[str, int], list[float]]:
+    """Every side at every length once a round, in an order drawn anew."""
+    found: dict[tuple[str, int], list[float]] = {(side, n): [] for side, n, _ in sides}
+    with no_collections():
+        for turn in range(rounds):
+            print(f"Timing, round {turn + 1} of {rounds}.", file=sys.stderr, flush=True)
+            for side, n, run in random.Random(turn).sample(sides, len(sides)):
+                qkv = draw(n, sizes)
+                found[side, n].append(time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
+    return found
+
+
+def time_for(least: float, run: Callable[[], object]) -> float:
+    """Seconds a call, over as many calls as take that long, after one that is not counted."""
+    run()
+    calls, start = 0, clock()
+    while calls == 0 or clock() - start < least:
+        run()
+        calls += 1
+    return (clock() - start) / calls
+
+
+def exponent(points: Sequence[Point]) -> float:
+    """b in time ∝ n^b, over the four longest."""
+    longest = points[-4:]
+    return linear_regression([log(p.length) for p in longest], [log(p.seconds) for p in longest]).slope
+
+
+def judge_doublings(side: str, points: Sequence[Point], sizes: Sizes) -> Iterator[Line]:
+    judged = [point for point in points if point.side == side and point.length >= 2**sizes.judged]
+    for shorter, longer in pairwise(judged):
+        at = f"2^{shorter.length.bit_length() - 1} → 2^{longer.length.bit_length() - 1}"
+        time = longer.seconds / shorter.seconds
+        yield Line(f"time, {side}", at, TIME_GOAL, judge(time, TIME_GOAL), time, seconds=longer.seconds)
+        if shorter.bytes and longer.bytes is not None:
+            memory = longer.bytes / shorter.bytes
+            yield Line(f"memory, {side}", at, MEMORY_GOAL, judge(memory, MEMORY_GOAL), memory)
+
+
+def judge_million(points: Sequence[Point]) -> Iterator[Line]:
+    for point in points:
+        if point.side == SEGMENTS and point.length == 2**20 and point.bytes is not None:
+            held = point.bytes / 2**30
+            yield Line(
+                "GiB for a million tokens, q, k and v counted", "2^20", MILLION_GOAL, judge(held, MILLION_GOAL), held
+            )
+
+
+def heading(result: LengthResult) -> str:
+    lines = [
+        f"A causal forward pass, {result.heads} heads of {result.dim}, Type 2, PlainDelta, float32: "
+        "time, and memory above the process's baseline with q, k and v counted.",
+        f"Medians of {result.rounds} interleaved rounds. Segments have {result.segment} tokens and hand on the state.",
+        describe(result.stamp),
+        describe_settings(result.settings),
+    ]
+    if result.quick:
+        lines.append("Quick: the lengths are tiny, so these figures say that it runs and nothing about speed.")
+    return "\n".join(lines)
+
+
+def point_table(result: LengthResult) -> str:
+    """A row a length; for each side its milliseconds and its MiB."""
+    names, lengths = list(result.exponents), sorted({point.length for point in result.points})
+    found = {(point.side, point.length): point for point in result.points}
+    header = ["tokens", *(f"{name}: {unit}" for name in names for unit in ("ms", "MiB"))]
+    rows = [[str(n), *(cell for name in names for cell in cells(found.get((name, n))))] for n in lengths]
+    slopes = ["time ∝ n^", *(cell for name in names for cell in (f"{result.exponents[name]:.2f}", ""))]
+    return in_columns(header, [*rows, slopes])
+
+
+def cells(point: Point | None) -> tuple[str, str]:
+    if point is None:
+        return "–", "–"
+    return f"{1000 * point.seconds:.4g}", "–" if point.bytes is None else f"{point.bytes / 2**20:.4g}"
+
+
+def remarks(result: LengthResult) -> list[str]:
+    agreed = max(max(agreement.outputs, agreement.gradients) for agreement in result.agreements)
+    return [
+        f"Linear attention gave the outputs and gradients of its matrix, to {agreed:.0e} of the largest.",
+        "SDPA is softmax attention. The exponents are fitted to each side's four longest texts.",
+        *busy(result.processor_share),
+    ]

@@ -1,0 +1,64 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from lrpe.benchmarks.plot import mark_of, prepare_plot, save_plot
+from lrpe.errors import LrpeError
+
+ABOUT = {"quick": True, "stamp": {"machine": "a machine", "date": "today"}, "settings": {"threads": 1}}
+LINE = {"row": "ours ÷ theirs", "at": "N = 8", "goal": 0.5, "verdict": "pass", "figure": 0.4, "low": 0.3, "high": 0.6}
+ATTENTION = {
+    "benchmark": "attention",
+    "lines": [
+        LINE,
+        LINE | {"at": "N = 16", "figure": 0.6, "verdict": "short", "low": None, "high": None},
+        LINE | {"row": "ours ÷ absent", "figure": None, "verdict": "missing"},
+        LINE | {"row": "nobody's goal", "goal": None, "verdict": ""},
+    ],
+    **ABOUT,
+}
+POINTS = [{"side": side, "length": 2**n, "seconds": 1.0, "bytes": 2**n} for side in ("us", "them") for n in (3, 4)]
+POINTS.append({"side": "us", "length": 32, "seconds": 2.0, "bytes": None})
+LENGTH = {"benchmark": "length", "points": POINTS, "exponents": {"us": 1.0, "them": 2.0}, **ABOUT}
+
+
+@pytest.mark.parametrize("result", [ATTENTION, LENGTH], ids=["attention", "length"])
+def test_each_kind_of_file_is_what_its_name_says(tmp_path, result):
+    files = [tmp_path / f"plot{suffix}" for suffix in (".png", ".svg", ".html")]
+    for file in files:
+        save_plot(file, result)
+    png, svg, html = (file.read_bytes() for file in files)
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert b"IEND" in png[-12:]
+    assert svg.startswith(b"<svg")
+    assert b"<script src" not in html  # it holds all that it needs
+
+
+def test_the_picture_of_the_table_names_every_goal(tmp_path):
+    file = tmp_path / "plot.svg"
+    save_plot(file, ATTENTION)
+    svg = file.read_text(encoding="utf-8")
+    for words in ("ours ÷ theirs, N = 16", "0.40 of 0.5", "ours ÷ absent, N = 8", "missing", "a machine"):
+        assert words in svg
+    assert "nobody's goal" not in svg
+
+
+def test_a_mark_stands_at_its_figure_over_its_goal():
+    mark = mark_of(LINE)
+    assert (mark["relative"], mark["low"], mark["high"]) == pytest.approx((0.8, 0.6, 1.2))
+    assert json.dumps(mark)
+
+
+@pytest.mark.parametrize("name", ["plot.pdf", "plot"])
+def test_another_kind_of_file_is_refused(name):
+    with pytest.raises(LrpeError, match=r"\.png, \.svg, \.html"):
+        prepare_plot(Path(name))
+
+
+@pytest.mark.parametrize("module", ["altair", "vl_convert"])
+def test_a_missing_package_is_one_sentence(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(LrpeError, match=r"pip install 'lrpe\[report\]'"):
+        prepare_plot(Path("plot.png"))
