@@ -85,8 +85,7 @@ class Householder(Basis):
         gram = V @ V.mT
         T_inverse = gram.triu(1) + torch.diag(gram.diagonal() / 2)
         # x P ᵀ for rows x is x - (x Vᵀ) Tᵀ V, and (H_1 ⋯ H_m)ᵀ = H_m ⋯ H_1
-        U = torch.linalg.solve_triangular(T_inverse.mT, V, upper=False)
-        return V, U
+        return V, solve_lower(T_inverse.mT, V)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         V, U = table
@@ -94,6 +93,17 @@ class Householder(Basis):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
+
+
+def solve_lower(L: Tensor, V: Tensor) -> Tensor:
+    """U with L U = V for a lower triangular L: row by row if there is one row, or for exporters, which have no solver."""
+    if len(L) > 1 and not torch.compiler.is_exporting():
+        return torch.linalg.solve_triangular(L, V, upper=False)
+    rows: list[Tensor] = []
+    for i in range(len(L)):
+        known = sum((L[i, j] * rows[j] for j in range(i)), torch.zeros_like(V[i]))
+        rows.append((V[i] - known) / L[i, i])
+    return torch.stack(rows)
 
 
 class LowRankUpdate(torch.autograd.Function):
