@@ -28,7 +28,7 @@ class ExpBelowZero(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        ctx.save_for_backward(inputs[0] if torch.is_inference_mode_enabled() else output)
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx, *grads: Tensor):

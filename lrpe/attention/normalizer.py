@@ -92,7 +92,7 @@ class OutputNorm(Normalizer):
 
 def divide(numerator: Tensor, delta: Tensor, floor: float) -> Tensor:
     """numerator / Δ; |Δ| is floored with its sign, and a query that saw nothing (Δ = 0) gives 0 with no gradient."""
-    floored = torch.where(delta.abs() < floor, torch.full_like(delta, floor).copysign(delta), delta)
+    floored = torch.where(delta < 0, delta.clamp(max=-floor), delta.clamp(min=floor))
     return numerator * torch.where(delta == 0, 0, floored.reciprocal()).to(numerator.dtype)
 
 
