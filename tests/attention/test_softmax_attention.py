@@ -265,8 +265,9 @@ def test_no_keys_at_all_give_zero(choice):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_decay_too_strong_for_the_dtype_is_not_nan(dtype):
-    layer, x = make("none", decay=[1e-3, 0.5]).to(dtype), features(1, 3, WIDTH, dtype=dtype).requires_grad_()
+@pytest.mark.parametrize("choice", ["none", "T5"])
+def test_a_decay_too_strong_for_the_dtype_is_not_nan(choice, dtype):
+    layer, x = make(choice, decay=[1e-3, 0.5]).to(dtype), features(1, 3, WIDTH, dtype=dtype).requires_grad_()
     out = layer(x, mask=torch.tensor([[1, 0, 0]]), positions=torch.tensor([0, 10**5, 10**9]))
     assert out.isfinite().all()
     (grad,) = torch.autograd.grad(out.sum(), x)
