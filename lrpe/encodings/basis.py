@@ -96,7 +96,7 @@ class Householder(Basis):
 
 
 def solve_lower(L: Tensor, V: Tensor) -> Tensor:
-    """U with L U = V for a lower triangular L: row by row if there is one row, or for exporters, which have no solver."""
+    """U with L U = V for a lower triangular L: row by row if there is one, or for exporters, which have no solver."""
     if len(L) > 1 and not torch.compiler.is_exporting():
         return torch.linalg.solve_triangular(L, V, upper=False)
     rows: list[Tensor] = []
