@@ -12,7 +12,7 @@ from lrpe.attention.frame import Frame
 from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.state import DecodingState, step_sum
 from lrpe.attention.summation import Start, Summation, Sums, last_state
-from lrpe.attention.tokens import Tokens
+from lrpe.attention.tokens import Tokens, place
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
 
@@ -51,8 +51,7 @@ def attend(
 ) -> tuple[Tensor, DecodingState | None]:
     """Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s, normalised; and the state after the last token, if the sum is causal."""
     plain = normalizer.delta == "plain"
-    q_table = table_for(encoding, tokens, q)
-    k_table = q_table if key_tokens is tokens else table_for(encoding, key_tokens, k)
+    q_table, k_table = tables_for(encoding, tokens, key_tokens, q, k)
     queries = encode(q, "query", encoding, phi, q_table, plain)
     keys = hide(encode(k, "key", encoding, phi, k_table, plain), key_tokens.mask)
     if encoding.score_scale != 1:
@@ -88,14 +87,15 @@ def check_state(state: DecodingState, keys: Features, v: Tensor, normalizer: Nor
     require(len(devices) == 1, lambda: f"The state lives where the input does; got {sorted(map(str, devices))}.")
 
 
-def table_for(encoding: PositionalEncoding, tokens: Tokens, x: Tensor):
-    positions = tokens.positions
-    if positions is None:
-        require(
-            encoding.axes == 1, f"On a grid of {encoding.axes} axes attention needs positions=lrpe.positions.grid(...)."
-        )
-        positions = torch.arange(x.shape[-2], device=x.device)
-    return encoding.table(positions, x.dtype)
+def tables_for(encoding: PositionalEncoding, tokens: Tokens, key_tokens: Tokens, q: Tensor, k: Tensor):
+    """The encoding's tables for queries and keys: one and the same in self-attention."""
+    axes = encoding.axes
+    given = tokens.positions is not None and key_tokens.positions is not None
+    require(given or axes == 1, f"On a grid of {axes} axes attention needs positions=lrpe.positions.grid(...).")
+    if key_tokens is tokens:
+        table = encoding.table(place(tokens, q), q.dtype)
+        return table, table
+    return encoding.tables(place(tokens, q), place(key_tokens, k), q.dtype)
 
 
 def hide(keys: Features, mask: Tensor | None) -> Features:

@@ -23,7 +23,7 @@ class Cut(NamedTuple):
     def of(cls, q: Tensor, k: Tensor, chunk: int) -> "Cut":
         n = max(k.shape[-2], 1)
         chunk = min(chunk, n)
-        chunks = -(-n // chunk)
+        chunks = (n + chunk - 1) // chunk  # not -(-n // chunk): an exported division rounds towards 0
         return cls(len(k), k.shape[1], q.shape[1] // k.shape[1], chunks, chunk, chunks * chunk - k.shape[-2])
 
     @property

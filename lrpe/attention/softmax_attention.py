@@ -6,17 +6,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lrpe.attention.attend import table_for
+from lrpe.attention.attend import tables_for
 from lrpe.attention.decay import Decay
 from lrpe.attention.layer import AttentionLayer, Heads, choose_encoding
-from lrpe.attention.softmax_sum import KeyValueState, Sight, each_query, fading, place, product_sum, remember, score_sum
+from lrpe.attention.softmax_sum import KeyValueState, Sight, each_query, fading, product_sum, remember, score_sum
 from lrpe.attention.summation import Summation, choose_summation
-from lrpe.attention.tokens import Tokens, read_tokens
+from lrpe.attention.tokens import Tokens, place, read_tokens
 from lrpe.encodings.canonical import CanonicalForm
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.instances import FamilyForm
-from lrpe.encodings.stochastic import StochasticEncoding, StochasticTable
+from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, require
 
 
@@ -135,7 +135,7 @@ class SoftmaxAttention(AttentionLayer):
         q, k, v = self.project(x, x)
         if state is not None:
             self.check_state(state, x)
-        tokens = read_tokens(x, axes, positions, mask, state=state)  # pyright: ignore[reportArgumentType]
+        tokens = read_tokens(x, axes, positions, mask, state=state)
         q, k = self.encode(q, k, tokens, tokens)
         after = remember(state, k, v, tokens)
         keys = tokens if state is None else Tokens(after.positions, after.mask, None)
@@ -172,10 +172,7 @@ class SoftmaxAttention(AttentionLayer):
 
     def encode(self, q: Tensor, k: Tensor, tokens: Tokens, keys: Tokens) -> tuple[Tensor, Tensor]:
         """M_t q_t and M_s k_s."""
-        table = table_for(self.encoding, tokens, q)
-        key_table = table if keys is tokens else table_for(self.encoding, keys, k)
-        if isinstance(table, StochasticTable) and isinstance(key_table, StochasticTable):
-            key_table = key_table._replace(noise=table.noise)  # drawn for each table in training, but q and k share it
+        table, key_table = tables_for(self.encoding, tokens, keys, q, k)
         return self.encoding.query(q, table), self.encoding.key(k, key_table)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens, keys: Tokens) -> Tensor:

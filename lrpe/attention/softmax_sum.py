@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.attention.tokens import Tokens
+from lrpe.attention.tokens import Tokens, place
 from lrpe.encodings.precision import compute_dtype, in_float64
 
 
@@ -42,11 +42,6 @@ def remember(state: KeyValueState | None, k: Tensor, v: Tensor, tokens: Tokens) 
     if state is None:
         return new
     return KeyValueState(*(torch.cat(parts, axis) for *parts, axis in zip(state, new, (2, 2, 1, 1), strict=True)))
-
-
-def place(tokens: Tokens, x: Tensor) -> Tensor:
-    """The positions of the tokens of x (..., n, d), (batch or 1, n)."""
-    return torch.arange(x.shape[-2], device=x.device)[None] if tokens.positions is None else tokens.positions
 
 
 class Sight(NamedTuple):

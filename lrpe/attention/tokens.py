@@ -1,11 +1,10 @@
 """Which tokens there are: their positions, which of them are padding, and which packed sequence each belongs to."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from lrpe.attention.state import DecodingState
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched, packed, padded
 
@@ -35,6 +34,18 @@ class Tokens(NamedTuple):
         return (since + lift).cummax(-1).values - lift + first
 
 
+def place(tokens: Tokens, x: Tensor) -> Tensor:
+    """The positions of the tokens of x (..., n, d), (batch or 1, n)."""
+    return torch.arange(x.shape[-2], device=x.device)[None] if tokens.positions is None else tokens.positions
+
+
+class Standing(Protocol):
+    """A state as far as its tokens go: it knows the next position of each row, (batch,)."""
+
+    @property
+    def position(self) -> Tensor: ...
+
+
 def read_tokens(
     x: Tensor,
     axes: int = 1,
@@ -42,7 +53,7 @@ def read_tokens(
     mask: Tensor | None = None,
     sequences: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
-    state: DecodingState | None = None,
+    state: Standing | None = None,
     decays: bool = False,
 ) -> Tokens:
     """Check what a caller says of the n tokens of x (batch, ..., n, d), and fill in the positions that follow.
@@ -106,7 +117,7 @@ def read_positions(positions: Tensor, x: Tensor, axes: int) -> Tensor:
     return positions
 
 
-def check_order(tokens: Tokens, state: DecodingState | None, decays: bool) -> None:
+def check_order(tokens: Tokens, state: Standing | None, decays: bool) -> None:
     """Positions lie beyond the state's; and they never fall within a sequence if a decay reads them as a clock."""
     positions = tokens.positions
     assert positions is not None

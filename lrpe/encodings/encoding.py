@@ -33,6 +33,10 @@ class PositionalEncoding(Precise):
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
         """All that can be computed before the features are seen; made once, it serves queries and keys."""
 
+    def tables(self, positions: Tensor, key_positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
+        """A table for queries and one for keys that stand elsewhere: cross-attention."""
+        return self.table(positions, dtype), self.table(key_positions, dtype)
+
     @abstractmethod
     def query(self, q: Tensor, table: Any) -> Tensor:
         """(..., n, head_dim) -> (..., n, feature_dim)."""

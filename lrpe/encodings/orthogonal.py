@@ -69,7 +69,8 @@ def rotate(y: Tensor, turn: Tensor) -> Tensor:
     """
     pairs, turns = y.unflatten(-1, (-1, 2)), turn.unflatten(-1, (-1, 2))
     if torch.compiler.is_compiling() or y.device.type in LACK_FLOAT64:
-        (a, b), (cos, sin) = pairs.unbind(-1), turns.unbind(-1)
+        a, b = pairs[..., 0], pairs[..., 1]  # inductor keeps a copy of what unbind gives at the size it first saw
+        cos, sin = turns[..., 0], turns[..., 1]
         return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
     return torch.view_as_real(as_complex(pairs) * as_complex(turns)).flatten(-2)
 

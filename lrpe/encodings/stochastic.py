@@ -59,6 +59,13 @@ class StochasticEncoding(PositionalEncoding):
             omega_k = circle(2 * math.pi * turns).to(positions.device, dtype)
             return StochasticTable(omega_q, omega_k, self.mixed_noise(dtype))
 
+    def tables(
+        self, positions: Tensor, key_positions: Tensor, dtype: torch.dtype = torch.float32
+    ) -> tuple[StochasticTable, StochasticTable]:
+        """Queries and keys share their noise, wherever they stand."""
+        queries, keys = super().tables(positions, key_positions, dtype)
+        return queries, keys._replace(noise=queries.noise)
+
     def mixed_noise(self, dtype: torch.dtype) -> Tensor:
         noise = torch.randn_like(self.noise) if self.training else self.noise
         gamma = nn.functional.softplus(self.gains).repeat_interleave(2, -1) / math.sqrt(2 * self.sines)
