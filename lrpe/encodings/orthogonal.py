@@ -69,9 +69,11 @@ def rotate(y: Tensor, turn: Tensor) -> Tensor:
     """
     pairs, turns = y.unflatten(-1, (-1, 2)), turn.unflatten(-1, (-1, 2))
     if torch.compiler.is_compiling() or y.device.type in LACK_FLOAT64:
-        a, b = pairs[..., 0], pairs[..., 1]  # inductor keeps a copy of what unbind gives at the size it first saw
-        cos, sin = turns[..., 0], turns[..., 1]
-        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+        # y cos + (-y_1, y_0) sin, and not each half by itself: inductor (torch 2.13) would keep the halves for the
+        # gradient with the strides of the length at hand, and fail at the next length
+        swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).flatten(-2)
+        cos, sin = (turns[..., i : i + 1].expand_as(turns).flatten(-2) for i in (0, 1))
+        return y * cos + swapped * sin
     return torch.view_as_real(as_complex(pairs) * as_complex(turns)).flatten(-2)
 
 
