@@ -64,6 +64,8 @@ def attend(
     frame = Frame(decay, None if decay is None else tokens.clock(), tokens.sequences)
     if state is not None:
         check_state(state, keys, v, normalizer)
+        if q.shape[-2] == 0:
+            return v.new_empty(*q.shape[:3], v.shape[-1]), state
     one_step = summation.causal and state is not None and q.shape[-2] == 1
     sums = (step if one_step else add_up)(queries, keys, v, normalizer, summation, frame, tokens, state)
     out = normalizer(sums.out, sums.total).to(v.dtype)
