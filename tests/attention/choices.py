@@ -1,0 +1,74 @@
+"""Every encoding × normaliser × decay, in one tuple that feeds the tests of linear attention."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from lrpe import LinearAttention, PositionalEncoding, encoding, spread_decay
+
+WIDTH, HEADS, KEY_HEADS, D, E = 8, 4, 2, 6, 5
+LEARNED = {"learned_angles": True, "learned_basis": True}
+
+
+def type2_a_head() -> PositionalEncoding:
+    """Type 2 with angles of its own in each head."""
+    encode = encoding("type2", D, heads=KEY_HEADS, **LEARNED)
+    with torch.no_grad():
+        dict(encode.named_parameters())["matrix.angles.alpha"][0].mul_(0.7)
+    return encode
+
+
+ENCODINGS: dict[str, Callable[[], PositionalEncoding]] = {
+    "type1": lambda: encoding("type1", D, **LEARNED),
+    "type2": lambda: encoding("type2", D, **LEARNED),
+    "type3": lambda: encoding("type3", D, **LEARNED),
+    "rope": lambda: encoding("rope", D),
+    "rope-half": lambda: encoding("rope-half", D),
+    "mixed": lambda: encoding("mixed", D),
+    "none": lambda: encoding("none", D),
+    "cosformer": lambda: encoding("cosformer", D, length=32),
+    "per": lambda: encoding("per", D, heads=KEY_HEADS),
+    "spe": lambda: encoding("spe", D, heads=KEY_HEADS, realizations=7),
+    "fourier*unitary": lambda: encoding("fourier*unitary", D, learned_angles=True),
+    "type2 a head": type2_a_head,
+}
+NORMALIZERS = ("plain", "encoded", "output", "output-rms", "output-head")
+DECAYS: dict[str, list[float] | None] = {"none": None, "spread": spread_decay(KEY_HEADS), "explicit": [0.5, 0.9]}
+
+
+class Choice(NamedTuple):
+    encoding: str
+    normalizer: str = "plain"
+    decay: str = "none"
+
+    def build(self, summation: Any = "causal", dtype: torch.dtype = torch.float64, **changes: Any) -> LinearAttention:
+        sizes = {"key_heads": KEY_HEADS, "head_dim": D, "value_dim": E} | changes
+        torch.manual_seed(0)
+        layer = LinearAttention(
+            WIDTH,
+            HEADS,
+            ENCODINGS[self.encoding](),
+            normalizer=self.normalizer,
+            summation=summation,
+            decay=DECAYS[self.decay],
+            **sizes,
+        )
+        return layer.to(dtype).eval()
+
+    def __str__(self) -> str:
+        return "-".join(self)
+
+
+def allowed(choice: Choice) -> bool:
+    return choice.encoding != "per" or choice.decay == "none"  # PER brings its own decay
+
+
+CHOICES = tuple(filter(allowed, itertools.starmap(Choice, itertools.product(ENCODINGS, NORMALIZERS, DECAYS))))
+# Every encoding once, and every normaliser and decay with some of them: for what costs too much to ask of all
+SOME = tuple(
+    choice
+    for i, name in enumerate(ENCODINGS)
+    if allowed(choice := Choice(name, NORMALIZERS[i % 5], "none" if name == "per" else list(DECAYS)[i % 3]))
+)
