@@ -86,7 +86,8 @@ class Linear(nn.Module):
 class RandomFeatures(Precise):
     """FAVOR+ (Choromanski et al., 2021): φ(x) = exp(ω_i·x/d^¼ - ‖x‖²/2√d) / √m, so that E[φ(q)·φ(k)] = exp(q·k/√d).
 
-    The m directions ω are orthogonal in blocks of d, drawn from the seed and kept in the state_dict.
+    The m directions ω are orthogonal in blocks of d and as long as Gaussian vectors are, drawn from the seed and kept
+    in the state_dict.
     """
 
     def __init__(self, head_dim: int, features: int | None = None, seed: int = 0):
@@ -94,8 +95,10 @@ class RandomFeatures(Precise):
         features = features or head_dim
         require(features >= 1, f"There is one random feature or more; got features={features}.")
         blocks = -(-features // head_dim)
-        gaussian = normal(blocks, head_dim, head_dim, seed=seed)
-        directions = torch.linalg.qr(gaussian).Q * gaussian.norm(dim=-1, keepdim=True)
+        gaussian, lengths = normal(2, blocks, head_dim, head_dim, seed=seed)
+        Q, R = torch.linalg.qr(gaussian)
+        uniform = Q * R.diagonal(dim1=-2, dim2=-1).sign()[:, None]  # over all orthogonal matrices (Mezzadri, 2007)
+        directions = uniform * lengths.norm(dim=-1, keepdim=True)
         self.omega: Tensor
         self.register_buffer("omega", directions.flatten(0, 1)[:features].clone())
 
