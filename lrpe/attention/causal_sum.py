@@ -73,25 +73,8 @@ class CausalSumGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        if torch.is_grad_enabled():
-            raise LrpeError("The causal sum has first and second derivatives; a third was asked for.")
-        tensors, rest = ctx.saved_tensors[:9], ctx.saved_tensors[9:]
-        given = [i for i, tensor in enumerate(tensors) if tensor is not None]
-
-        def gradients(*values: Tensor):
-            filled: list[Any] = [None] * 9
-            for i, value in zip(given, values, strict=True):
-                filled[i] = value
-            states = [value for value in filled[7:9] if value is not None]
-
-            def sums(q, k, v, *states):
-                S, z = (*states, None, None)[:2]
-                return sum_plainly(q, k, v, S, z, rest[0], Frame(*rest[1:]), ctx.chunk, ctx.total)
-
-            return torch.func.vjp(sums, *filled[4:7], *states)[1](tuple(filled[:4]))
-
-        wanted = grads[: 3 + sum(tensor is not None for tensor in tensors[7:9])]
-        found = torch.func.vjp(gradients, *(tensors[i] for i in given))[1](wanted)
+        given = [i for i, tensor in enumerate(ctx.saved_tensors[:9]) if tensor is not None]
+        found = CausalSumCurvature.apply(*ctx.saved_tensors, *grads, ctx.chunk, ctx.total)
         second: list[Tensor | None] = [None] * 15
         for i, gradient in zip(given, found, strict=True):
             second[i] = gradient
@@ -101,6 +84,40 @@ class CausalSumGradient(torch.autograd.Function):
     def vmap(info, in_dims, *inputs):
         return over_batches(
             CausalSumGradient.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
+        )
+
+
+class CausalSumCurvature(torch.autograd.Function):
+    """The gradients of the gradients, by torch.func from the sums with nothing in place; and there it ends."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        tensors, (gap, *frame), grads, (chunk, total) = inputs[:9], inputs[9:13], inputs[13:18], inputs[18:]
+        given = [i for i, tensor in enumerate(tensors) if tensor is not None]
+        summed = [i for i in given if i >= 4]  # q, k, v, and what there is of S and z
+
+        def sums(*values: Tensor):
+            filled = dict(zip(summed, values, strict=True))
+            return sum_plainly(*(filled.get(i) for i in range(4, 9)), gap, Frame(*frame), chunk, total)
+
+        def gradients(*values: Tensor):
+            filled = dict(zip(given, values, strict=True))
+            return torch.func.vjp(sums, *(filled[i] for i in summed))[1](values[:4])
+
+        return torch.func.vjp(gradients, *(tensors[i] for i in given))[1](tuple(grads[i - 4] for i in summed))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx, *grads: Any):
+        raise LrpeError("The causal sum has first and second derivatives; a third was asked for.")
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        return over_batches(
+            CausalSumCurvature.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
         )
 
 
