@@ -59,3 +59,16 @@ def test_the_jacobian_is_that_of_the_specification(causal):
     assert_close(found, jacrev(slow)(x), rtol=1e-9, atol=1e-10)
     later = torch.ones(4, 4).triu(1).bool()  # a causal query has no gradient from what comes after it
     assert (found[0][:, :, 0].transpose(1, 2)[later] == 0).all() == causal
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_so_is_the_hessian(causal):
+    fast, slow = (Choice("type2", "plain", "spread").build(how) for how in (Causal(2), Quadratic(causal)))
+    if not causal:
+        fast.summation = Bidirectional(2)
+    x = features(1, 3, WIDTH)
+
+    def curvature(layer):
+        return jacrev(jacrev(lambda x: layer(x).square().sum()))(x)
+
+    assert_close(curvature(fast), curvature(slow), rtol=1e-8, atol=1e-9)
