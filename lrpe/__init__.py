@@ -9,18 +9,10 @@ from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.attention.softmax_sum import KeyValueState
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
+from lrpe.encodings import angles
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
 from lrpe.encodings.angles import Angles
-from lrpe.encodings.basis import (
-    Basis,
-    Cosine,
-    Dense,
-    Fourier,
-    Householder,
-    Identity,
-    LearnedOrthogonal,
-    OddEven,
-)
+from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.canonical import CanonicalForm, Primitive
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.definition import verify
@@ -28,9 +20,11 @@ from lrpe.encodings.derive import from_unitary
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure, encoding
 from lrpe.encodings.grid import Grid
+from lrpe.encodings.householder import Householder
 from lrpe.encodings.instances import RPR, Additive, CosFormer, DeBERTa, FamilyForm, T5Buckets
 from lrpe.encodings.laws import Report
 from lrpe.encodings.linearizability import Linearizability, linearizability
+from lrpe.encodings.matrix_basis import Cosine, Dense, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
@@ -85,6 +79,7 @@ __all__ = [
     "T5Buckets",
     "Unitary",
     "YaRN",
+    "angles",
     "configure",
     "encoding",
     "from_unitary",

@@ -43,6 +43,7 @@ def packed(cu_seqlens: Tensor) -> Tensor:
     >>> packed(torch.tensor([0, 2, 5])).tolist()
     [0, 1, 0, 1, 2]
     """
+    require(not cu_seqlens.is_floating_point(), f"cu_seqlens are integers; got {cu_seqlens.dtype}.")
     bounds = cu_seqlens.long()
     rises = bounds.ndim == 1 and len(bounds) > 0 and bool(bounds[0] == 0) and bool((bounds.diff() >= 0).all())
     require(rises, f"cu_seqlens are boundaries 0 = b_0 ≤ b_1 ≤ ... ≤ n; got {cu_seqlens.tolist()}.")
@@ -52,6 +53,8 @@ def packed(cu_seqlens: Tensor) -> Tensor:
 
 def batched(positions: Tensor, axes: int = 1) -> Tensor:
     """Check positions and give them a batch axis: (1 or batch, n), with a last axis of size ``axes`` on a grid."""
+    if not isinstance(positions, Tensor):
+        raise LrpeError(f"Positions are a tensor of integers; got {type(positions).__name__}. See torch.tensor.")
     if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
         raise LrpeError(
             f"Positions are integers until the angle is formed; got {positions.dtype}. "

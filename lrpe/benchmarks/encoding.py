@@ -14,8 +14,10 @@ from lrpe.benchmarks.peers import Peer, rotary_peers
 from lrpe.benchmarks.process import describe_settings, settings
 from lrpe.benchmarks.stamp import describe, stamp
 from lrpe.benchmarks.timing import Figure, Task, busy, interleave
-from lrpe.encodings.basis import Basis, Cosine, Householder, OddEven
+from lrpe.encodings.basis import Basis, OddEven
 from lrpe.encodings.family import encoding
+from lrpe.encodings.householder import Householder
+from lrpe.encodings.matrix_basis import Cosine
 from lrpe.positions import sequence
 
 Shape = tuple[int, int, int, int]  # batch, heads, n, head_dim

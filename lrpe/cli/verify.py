@@ -1,7 +1,6 @@
 """``lrpe verify``: the definition and the theorem, measured on encodings by name."""
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -67,8 +66,6 @@ class Verify:
 
 def as_json(reports: dict[str, Report]) -> dict[str, Any]:
     found = [{"name": name, **report.to_dict()} for name, report in reports.items()]
-    for law in (law for report in found for law in report["laws"]):
-        law["residual"] = law["residual"] if math.isfinite(law["residual"]) else None  # JSON has no infinity
     return {"holds": all(reports.values()), "encodings": found}
 
 

@@ -41,13 +41,14 @@ class Angles(Precise):
 
     def __init__(
         self,
-        alpha: Tensor,
+        alpha: Tensor | list[float],
         learned: bool = False,
         scaling: Scaling | None = None,
         dim: int | None = None,
         base: float = 10000.0,
     ):
         super().__init__()
+        alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, device="cpu")
         require(alpha.ndim in (1, 2), f"α has shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
         require(alpha.is_floating_point(), f"α is real; got {alpha.dtype}.")
         self.alpha: Tensor
@@ -63,6 +64,10 @@ class Angles(Precise):
     @property
     def heads(self) -> int | None:
         return self.alpha.shape[0] if self.alpha.ndim == 2 else None
+
+    @property
+    def score_scale(self) -> float:
+        return 1.0 if self.scaling is None else self.scaling.score_scale
 
     def scaled(self) -> Tensor:
         """α in float64, shrunk for longer texts if the encoding is scaled; (1 or heads, 1, count)."""

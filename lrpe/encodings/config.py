@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.angles import Angles, constant, geometric, harmonic, linear
-from lrpe.encodings.basis import Basis, Cosine, Fourier, Householder, Identity, LearnedOrthogonal, OddEven
+from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.grid import Grid
+from lrpe.encodings.householder import Householder
+from lrpe.encodings.matrix_basis import Cosine, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.scaling import SCALINGS, Scaling
+from lrpe.encodings.scaling import SCALINGS, Interpolation, Scaling
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError, require, unknown_name
@@ -24,6 +26,8 @@ from lrpe.errors import LrpeError, require, unknown_name
 @dataclass(frozen=True)
 class EncodingConfig:
     """An encoding in words and numbers. ``build()`` makes it; ``to_dict()`` and ``from_dict()`` are JSON's side.
+
+    A field that the chosen P and Λ have no use for (angles of a permutation, say) is kept and not read.
 
     Attributes:
         head_dim: d, the width of a query or key in one head.
@@ -40,7 +44,7 @@ class EncodingConfig:
         learned_angles: whether α is learned.
         rotated: dimensions that Type 2 turns; all if None.
         alternating: dimensions that Type 2 multiplies by (-1)^s.
-        scaling: how α shrinks for longer texts: {"kind": "interpolation" | "ntk" | "yarn", "factor": ..., ...}.
+        scaling: how α shrinks for longer texts: Interpolation, NTKAware or YaRN, or {"kind": "yarn", "factor": 4, ...}.
         acts: before or after the feature map φ.
         decay: r_h a head, if scores decay as r_h^|t-s|.
         sines: K of SPE.
@@ -68,30 +72,33 @@ class EncodingConfig:
     realizations: int = 64
 
     def __post_init__(self):
-        require(self.head_dim >= 1, f"head_dim is 1 or more; got head_dim={self.head_dim}.")
+        check_types(self)
         require(
             1 <= self.axes <= self.head_dim,
             f"A position has one axis or more, and each turns a dimension or more; got axes={self.axes}, "
             f"head_dim={self.head_dim}.",
         )
         require(self.heads is None or self.heads >= 1, f"heads is 1 or more, or None; got heads={self.heads}.")
+        require(0 <= self.seed < 2**64, f"A seed is 0 or more and below 2^64; got seed={self.seed}.")
+        require(self.acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={self.acts!r}.")
         lookup("basis", self.basis, BASES)
         lookup("position matrix", self.matrix, MATRICES | OUTSIDE)
         lookup("kind of angles", self.angles, ANGLES)
         if self.decay is not None:
             object.__setattr__(self, "decay", tuple(self.decay))
+        if self.scaling is not None:
+            object.__setattr__(self, "scaling", write_scaling(self.scaling))
+        check_scaling(self)
 
     def build(self) -> PositionalEncoding:
         if self.matrix in OUTSIDE:
             return OUTSIDE[self.matrix](self)
         parts = [MATRICES[self.matrix](self, axis) for axis in range(self.axes)]
-        scaling = read_scaling(self.scaling)
         return Encoding(
             BASES[self.basis](self),
             parts[0] if self.axes == 1 else Grid(*parts),
             acts=self.acts,
             decay=None if self.decay is None else torch.tensor(self.decay, dtype=torch.float64, device="cpu"),
-            score_scale=1.0 if scaling is None else scaling.score_scale,
         )
 
     def share(self, dims: int, axis: int) -> int:
@@ -130,6 +137,34 @@ def lookup(kind: str, name: str, known: dict[str, Any]) -> Any:
     return known[name]
 
 
+TYPES: dict[Any, tuple[str, ...]] = {
+    int: ("head_dim", "axes", "seed", "reflections", "alternating", "sines", "realizations"),
+    (int, type(None)): ("heads", "length", "rotated"),
+    bool: ("learned_basis", "learned_angles"),
+    str: ("basis", "matrix", "angles", "acts"),
+    (int, float): ("base",),
+    (list, tuple, type(None)): ("decay",),
+}
+
+
+def check_types(config: EncodingConfig) -> None:
+    """Each field has the type that it declares; JSON and command lines can bring others."""
+    for kind, names in TYPES.items():
+        for name in names:
+            value = getattr(config, name)
+            fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+            require(fits, f"{name} of an encoding cannot be a {type(value).__name__}; got {name}={value!r}.")
+
+
+def check_scaling(config: EncodingConfig) -> None:
+    """NTK-aware and YaRN scaling read the angles as a falling geometric series; interpolation takes any."""
+    scaling = read_scaling(config.scaling)
+    require(
+        scaling is None or isinstance(scaling, Interpolation) or config.angles == "geometric",
+        f"{type(scaling).__name__} scales geometric angles; got angles={config.angles!r}. Interpolation scales any.",
+    )
+
+
 BASES: dict[str, Callable[[EncodingConfig], Basis]] = {
     "identity": lambda c: Identity(c.head_dim),
     "householder": lambda c: Householder(c.head_dim, c.reflections, c.seed, c.learned_basis),
@@ -150,7 +185,7 @@ ANGLES: dict[str, Callable[..., Tensor]] = {
 
 def build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
     if config.angles == "geometric":
-        alpha = geometric(count, max(dim, 1), config.base)
+        alpha = geometric(count, dim, config.base)
     else:
         length = config.length
         if length is None:
@@ -161,11 +196,24 @@ def build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
     return Angles(alpha, config.learned_angles, read_scaling(config.scaling), dim, config.base)
 
 
+def write_scaling(scaling: Any) -> dict[str, Any]:
+    """A scaling, or the dictionary that stands for one, as that dictionary."""
+    for kind, make in SCALINGS.items():
+        if isinstance(scaling, make):
+            return {"kind": kind} | asdict(scaling)
+    require(
+        isinstance(scaling, dict) and "kind" in scaling,
+        f"A scaling is such as {{'kind': 'yarn', 'factor': 4, 'length': 2048}}, of kind {', '.join(SCALINGS)}; "
+        f"got {scaling!r}.",
+    )
+    return dict(scaling)
+
+
 def read_scaling(scaling: dict[str, Any] | None) -> Scaling | None:
     if scaling is None:
         return None
     values = dict(scaling)
-    make = lookup("scaling", values.pop("kind", ""), SCALINGS)
+    make = lookup("scaling", values.pop("kind"), SCALINGS)
     known = [field.name for field in fields(make)]
     for key in values:
         if key not in known:
@@ -182,18 +230,26 @@ def build_unitary(config: EncodingConfig, axis: int) -> Unitary:
 
 
 def build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
-    dim, alternating = config.share(config.head_dim, axis), config.share(config.alternating, axis)
-    free = max(dim - alternating, 0)
-    rotated = free - free % 2 if config.rotated is None else config.share(config.rotated, axis)
+    """Each axis has its share of the pairs, of the dimensions that stay, and of those that alternate."""
+    free = config.head_dim - config.alternating
+    rotated = free - free % 2 if config.rotated is None else config.rotated
     require(
-        rotated >= 0 and rotated % 2 == 0,
-        f"Type 2 rotates pairs, so an even number of dimensions on each axis; got {rotated} of {dim}.",
+        0 <= rotated <= free and rotated % 2 == 0 and (rotated == 0 or rotated // 2 >= config.axes),
+        f"Type 2 rotates pairs, one or more for each axis; got rotated={rotated}, alternating={config.alternating}, "
+        f"head_dim={config.head_dim}, axes={config.axes}.",
     )
-    return Orthogonal(dim, build_angles(config, rotated // 2, rotated), alternating)
+    pairs, rest = config.share(rotated // 2, axis), config.share(config.head_dim - rotated, axis)
+    alternating = config.share(config.alternating, axis)
+    return Orthogonal(2 * pairs + rest, build_angles(config, pairs, 2 * pairs), alternating)
 
 
 def build_permutation(config: EncodingConfig, axis: int) -> Permutation:
-    return Permutation(config.share(config.head_dim, axis), seed=config.seed + axis, heads=config.heads)
+    dim = config.share(config.head_dim, axis)
+    require(
+        dim > 1 or config.axes == 1,
+        f"Each axis permutes two dimensions or more; got head_dim={config.head_dim}, axes={config.axes}.",
+    )
+    return Permutation(dim, seed=config.seed + axis, heads=config.heads)
 
 
 def build_stochastic(config: EncodingConfig) -> StochasticEncoding:

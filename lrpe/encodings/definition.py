@@ -49,7 +49,7 @@ def verify(
     """
     given = [value for value in (subject, relative, map) if value is not None]
     require(len(given) == 1, "verify takes one of: an encoding or factor M(s), relative=W(s), map=f(x, s).")
-    measure = Measure(tolerance or expected_residual(subject, relative), seed)
+    measure = Measure(expected_residual(subject, relative, map, dim) if tolerance is None else tolerance, seed)
     if relative is not None:
         return verify_relative(relative, measure)
     if map is not None:
@@ -58,14 +58,35 @@ def verify(
         return verify_encoding(subject, measure)
     if isinstance(subject, PositionalEncoding):
         return verify_outside(subject, measure)
-    if not callable(subject):
-        raise LrpeError(f"verify takes an encoding or a function M(s); got {type(subject).__name__}.")
-    return verify_factor(lambda s: as_matrix(subject(s[0])), "M(s)", measure)
+    if not callable(subject) or isinstance(subject, nn.Module):
+        raise LrpeError(
+            f"verify takes an encoding of queries and keys, or a function M(s); got {type(subject).__name__}. "
+            "For a canonical form there is linearizability(form.relative)."
+        )
+    return verify_factor(bounded(subject), "M(s)", measure)
 
 
-def expected_residual(subject: Any, relative: Callable[[int], Any] | None) -> float:
-    function = relative or (None if isinstance(subject, PositionalEncoding) else subject)
-    return 1e-8 if not callable(function) or is_exact(function(0)) else 1e-4
+def expected_residual(subject: Any, relative: Any, map: Any, dim: int | None) -> float:
+    """What float64 leaves of a law, or float32 if the idea is computed in that."""
+    if map is not None and dim is not None:
+        value = map(torch.zeros(dim, dtype=torch.float64), 0)
+    else:
+        idea = relative or (None if isinstance(subject, nn.Module) else subject)
+        value = idea(0) if callable(idea) else 0.0
+    return 1e-8 if is_exact(value) else 1e-4
+
+
+def bounded(idea: Callable[[int], Any]) -> Factor:
+    """The idea as a factor; where Python's numbers overflow it is infinite, and breaks the law."""
+    shape = as_matrix(idea(0)).shape
+
+    def factor(s: Position) -> Tensor:
+        try:
+            return as_matrix(idea(s[0]))
+        except OverflowError:
+            return torch.full(shape, torch.inf, dtype=torch.complex128)
+
+    return factor
 
 
 def verify_encoding(encoding: Encoding, measure: Measure) -> Report:
@@ -87,7 +108,12 @@ def verify_encoding(encoding: Encoding, measure: Measure) -> Report:
         measure.law("", "M_sᴴ M_t = Re W_{t-s}", realised),
         *measure.representation(W, FAR, exact.axes),
     ]
-    return Report(describe(exact), tuple(laws))
+    notes = []
+    if exact.decay is not None:
+        notes.append("the decay r^|t-s| multiplies the scores outside M_s, and is not measured")
+    if exact.score_scale != 1:
+        notes.append(f"the scores are scaled by {exact.score_scale:.4g} outside M_s, which is not measured")
+    return Report(describe(exact), tuple(laws), tuple(notes))
 
 
 def verify_outside(encoding: PositionalEncoding, measure: Measure) -> Report:
@@ -116,7 +142,7 @@ def verify_relative(W: Callable[[int], Any], measure: Measure) -> Report:
     W_0 = as_matrix(W(0)) - torch.eye(rows)
     laws = [
         measure.law("Definition 3.1", "W_0 = I", [W_0]),
-        *measure.representation(lambda s: as_matrix(W(s[0])), NEAR),
+        *measure.representation(bounded(W), NEAR),
     ]
     return Report("W(t-s)", tuple(laws), linearizability=measured)
 

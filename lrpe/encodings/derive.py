@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.angles import Angles
-from lrpe.encodings.basis import Dense
 from lrpe.encodings.encoding import Encoding
+from lrpe.encodings.matrix_basis import Dense, nearest_unitary
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.unitary import Unitary
-from lrpe.errors import require
 
 NOISE = 1e-13  # an angle this near to 0 or π is a rounding error, far above those of d = 1000
 
@@ -30,7 +29,7 @@ def from_unitary(W1: Tensor) -> Encoding:
     >>> from_unitary(torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]])).matrix.angles.alpha  # a cycle of three: 2π/3
     tensor([2.0944], dtype=torch.float64)
     """
-    W = nearest_unitary(W1)
+    W = nearest_unitary(W1, "W_1")
     return diagonalize(W) if W.is_complex() else block_diagonalize(W)
 
 
@@ -87,21 +86,3 @@ def planes(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     rest = torch.linalg.qr(torch.cat([large.imag, large.real], -1), mode="complete").Q[:, 2 * count :]
     a, b, zero = (rest @ vectors for vectors in planes(rest.mT @ A @ rest))
     return torch.cat([large.imag, a], -1), torch.cat([large.real, b], -1), zero
-
-
-def nearest_unitary(W1: Tensor) -> Tensor:
-    """W_1 in double precision on the CPU, unitary to the last digit; LrpeError if it is not nearly so already."""
-    square = W1.ndim == 2 and W1.shape[0] == W1.shape[1] > 0
-    require(square, f"W_1 is a square matrix; got shape {tuple(W1.shape)}.")
-    W = W1.cpu().to(torch.complex128 if W1.is_complex() else torch.float64)
-    require(bool(W.isfinite().all()), f"W_1 is finite; got {int((~W.isfinite()).sum())} entries that are nan or inf.")
-    eye = torch.eye(len(W), dtype=W.dtype, device="cpu")
-    residual, tolerance = float((W.mH @ W - eye).abs().max()), 1e-8 if W1.dtype == W.dtype else 1e-5
-    require(
-        residual <= tolerance,
-        f"W_1 is unitary: W_1ᴴ W_1 = I to {tolerance:.0e} in {W1.dtype}; got a largest difference of {residual:.2e}. "
-        "With U, _, Vh = torch.linalg.svd(W_1), U @ Vh is the unitary matrix nearest to it.",
-    )
-    for _ in range(3):  # Newton and Schulz: each step squares the error, and leaves an exact W as it is
-        W = W @ (3 * eye - W.mH @ W) / 2
-    return W

@@ -6,8 +6,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from lrpe.encodings.alignment import per_head, positions_for
 from lrpe.encodings.basis import Basis
-from lrpe.encodings.position_matrix import PositionMatrix, per_head, positions_for
+from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
@@ -71,9 +72,11 @@ class Encoding(PositionalEncoding):
         matrix: PositionMatrix,
         acts: Literal["before", "after"] = "after",
         decay: Tensor | None = None,
-        score_scale: float = 1.0,
     ):
         super().__init__()
+        if not (isinstance(basis, Basis) and isinstance(matrix, PositionMatrix)):
+            given = f"{type(basis).__name__} and {type(matrix).__name__}"
+            raise LrpeError(f"Encoding(P, Λ) takes a Basis and a PositionMatrix, in that order; got {given}.")
         require(basis.dim == matrix.dim, f"P and Λ act on the same space; got dimensions {basis.dim} and {matrix.dim}.")
         require(acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={acts!r}.")
         if decay is not None:
@@ -86,7 +89,7 @@ class Encoding(PositionalEncoding):
         self.basis, self.matrix = basis, matrix
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
         self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim
-        self.acts, self.score_scale = acts, score_scale
+        self.acts, self.score_scale = acts, matrix.score_scale
         self.register_buffer("decay", decay if decay is None else decay.float().to(torch.get_default_device()))
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> EncodingTable:
@@ -107,6 +110,8 @@ class Encoding(PositionalEncoding):
             table = self.table(positions_for(x, positions, self.axes), x.dtype)
         elif positions is not None:
             raise LrpeError("A table already holds its positions; pass one of the two.")
+        elif not isinstance(table, EncodingTable):
+            raise LrpeError(f"A table is made by this encoding's table(positions); got {type(table).__name__}.")
         elif any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in (*table.basis, *table.matrix)):
             raise LrpeError(
                 f"A table serves the dtype it was made for; for {x.dtype} make it by table(positions, x.dtype)."
@@ -120,6 +125,13 @@ class Encoding(PositionalEncoding):
 
     def key(self, k: Tensor, table: EncodingTable) -> Tensor:
         return self(k, table=table)
+
+    def extra_repr(self) -> str:
+        shown = [] if self.acts == "after" else ["acts='before'"]
+        shown += [] if self.heads is None else [f"heads={self.heads}"]
+        shown += [] if self.decay is None else [f"decay={[round(r, 4) for r in self.decay.tolist()]}"]
+        shown += [] if self.score_scale == 1 else [f"score_scale={self.score_scale:.4g}"]
+        return ", ".join(shown)
 
     def turn(self, y: Tensor, table: tuple[Tensor, ...]) -> Tensor:
         """Λ^(s) y; a real Λ turns the real and the imaginary part of a complex y alike."""

@@ -59,6 +59,8 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
     basis, star, matrix = name.partition("*")
     if star and basis in BASES and matrix in MATRICES:
         return EncodingConfig.from_dict({"basis": basis, "matrix": matrix} | given)
+    if name in ("sinusoidal", "learned", "absolute"):
+        raise LrpeError("Absolute positions are added to embeddings: lrpe.SinusoidalPositions, lrpe.LearnedPositions.")
     raise unknown_name("encoding", name, [*known, *(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)])
 
 

@@ -25,6 +25,10 @@ class Grid(PositionMatrix):
         self.axes = len(parts)
         self.parts = cast(Sequence[PositionMatrix], nn.ModuleList(parts))
 
+    @property
+    def score_scale(self) -> float:
+        return self.parts[0].score_scale
+
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         tables = [part.table(s, dtype) for part, s in zip(self.parts, positions.unbind(-1), strict=True)]
         return tuple(tensor for table in tables for tensor in table)

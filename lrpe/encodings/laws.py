@@ -1,8 +1,10 @@
 """The laws of the family as residuals: Definition 3.1 on factors, Proposition 3.2 on square matrices."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ Position = tuple[int, ...]  # one integer an axis
 Factor = Callable[[Position], Tensor]  # s ↦ M_s or W_s as complex128, (..., features, d)
 
 SMALL_POSITIONS = (-2, -1, 0, 1, 2, 3)
+POWERS = 1000  # the largest power of W_1 that is formed: its rounding grows with it
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ class Report:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        laws = [asdict(law) | {"holds": law.holds} for law in self.laws]
+        laws = [
+            asdict(law) | {"holds": law.holds, "residual": law.residual if math.isfinite(law.residual) else None}
+            for law in self.laws
+        ]
         measured = None if self.linearizability is None else self.linearizability.to_dict()
         return {
             "subject": self.subject,
@@ -107,7 +113,8 @@ class Measure:
             W_s, W_t = W(s), W(t)
             unitary.append(W_s.mH @ W_s - torch.eye(W_s.shape[-1]))
             multiplicative.append(W(minus(t, s)) - W_s.mH @ W_t)
-            powers.append(W_s - power_of_steps(W, s))
+            steps = tuple(abs(a) for a in self.position(POWERS, axes))
+            powers.append(W(steps) - power_of_steps(W, steps))
         return [
             self.law("Proposition 3.2", "W_sᴴ W_s = I", unitary),
             self.law("", "W_{t-s} = W_sᴴ W_t", multiplicative),
@@ -116,14 +123,9 @@ class Measure:
 
 
 def power_of_steps(W: Factor, s: Position) -> Tensor:
-    """Π_a W_{e_a}^{s_a}: the powers of the one-step matrices of each axis."""
-    product = None
-    for axis, count in enumerate(s):
-        step = W(tuple(int(a == axis) for a in range(len(s))))
-        power = torch.linalg.matrix_power(step if count >= 0 else step.mH, abs(count))
-        product = power if product is None else product @ power
-    assert product is not None
-    return product
+    """Π_a W_{e_a}^{s_a}: the powers of the one-step matrices of each axis, for s of 0 or more."""
+    steps = [W(tuple(int(a == axis) for a in range(len(s)))) for axis in range(len(s))]
+    return reduce(torch.matmul, [torch.linalg.matrix_power(W_1, a) for W_1, a in zip(steps, s, strict=True)])
 
 
 def plus(s: Position, t: Position) -> Position:

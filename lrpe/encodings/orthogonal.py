@@ -18,7 +18,7 @@ class Orthogonal(PositionMatrix):
 
     def __init__(self, dim: int, angles: Angles | None = None, alternating: int = 0):
         free = max(dim - alternating, 0)
-        angles = angles or Angles(geometric(free // 2, max(2 * (free // 2), 1)))
+        angles = angles or Angles(geometric(free // 2, 2 * (free // 2)))
         super().__init__(dim, angles.heads)
         self.pairs = angles.count
         self.alternating = alternating
@@ -29,6 +29,10 @@ class Orthogonal(PositionMatrix):
             f"alternating={alternating}, dim={dim}.",
         )
         self.angles = angles
+
+    @property
+    def score_scale(self) -> float:
+        return self.angles.score_scale
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         angle = self.angles(positions)

@@ -15,9 +15,12 @@ class Permutation(PositionMatrix):
     negative ones too, and there is no table of powers and no longest position.
     """
 
-    def __init__(self, dim: int, permutation: Tensor | None = None, seed: int = 0, heads: int | None = None):
+    def __init__(
+        self, dim: int, permutation: Tensor | list[int] | None = None, seed: int = 0, heads: int | None = None
+    ):
         if permutation is None:
             permutation = draw(dim, seed, heads)
+        permutation = permutation if isinstance(permutation, Tensor) else torch.tensor(permutation, device="cpu")
         super().__init__(dim, len(permutation) if permutation.ndim == 2 else None)
         shaped = permutation.ndim in (1, 2) and not permutation.is_floating_point()
         lists = permutation.reshape(-1, permutation.shape[-1]).tolist() if shaped else []

@@ -1,16 +1,13 @@
 """Λ^(s), a function of position with Λ^(0) = I and Λ^(s)ᴴ Λ^(t) = Λ^(t-s)."""
 
 from abc import abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from lrpe.encodings.alignment import Table, per_head, positions_for
 from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
-from lrpe.errors import LrpeError, require
-from lrpe.positions import batched, sequence
-
-Table = tuple[Tensor, ...]  # each of shape (batch or 1, heads or 1, n, its own width)
+from lrpe.errors import require
 
 
 class PositionMatrix(Precise):
@@ -31,6 +28,11 @@ class PositionMatrix(Precise):
     @property
     def feature_dim(self) -> int:
         return 2 * self.dim if self.is_complex else self.dim
+
+    @property
+    def score_scale(self) -> float:
+        """What multiplies every score: YaRN's temperature, if the angles are scaled by it."""
+        return 1.0
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
@@ -55,62 +57,3 @@ class PositionMatrix(Precise):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}"
-
-
-def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
-    """The positions of x's rows with a batch axis; 0, 1, ... if none are given."""
-    n = x.shape[-2]
-    if positions is None:
-        if axes != 1:
-            raise LrpeError(
-                f"A grid of {axes} axes has no positions of its own; pass lrpe.positions.grid(height, width)."
-            )
-        return sequence(n, device=x.device)[None]
-    if positions.device != x.device:
-        raise LrpeError(
-            f"Positions live where the features do; got {positions.device} and {x.device}. Move one of them."
-        )
-    positions = batched(positions, axes)
-    if positions.shape[1] != n:  # not require(): writing a size into a message makes a compiler fix it
-        raise LrpeError(
-            f"Every row has one position; got {positions.shape[1]} positions for {n} rows of x {tuple(x.shape)}."
-        )
-    return positions
-
-
-def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Table, heads: int | None) -> Tensor:
-    """``transform(x, table)`` with the table laid against x's batch and head axes; x is (..., n, d).
-
-    Rows of positions belong to x's first axis. With ``heads`` given, x's axis -3 counts heads, or groups of
-    queries a head (grouped queries: query head h uses key head h // group).
-    """
-    if heads is None:
-        return transform(x, tuple(align(t, x, "batch") for t in table))
-    if x.ndim < 3 or x.shape[-3] % heads != 0:
-        raise LrpeError(
-            f"This encoding has {heads} heads, so x is (..., heads, n, d) with a multiple of {heads} heads; "
-            f"got {tuple(x.shape)}."
-        )
-    if x.shape[-3] == heads:
-        return transform(x, tuple(align(t, x, "heads") for t in table))
-    grouped = x.unflatten(-3, (heads, -1))  # (..., heads, group, n, d)
-    return transform(grouped, tuple(align(t, x, "heads").unsqueeze(-3) for t in table)).flatten(-4, -3)
-
-
-def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
-    """(batch or 1, heads or 1, n, w) -> a shape that broadcasts against x; ``lone_axis`` names x's if it has one."""
-    if t.shape[-2] != x.shape[-2]:
-        raise LrpeError(f"The table holds {t.shape[-2]} positions; x {tuple(x.shape)} has {x.shape[-2]}.")
-    batch = t.shape[0]
-    lead = x.ndim - 2
-    has_batch_axis = lead >= 2 or (lead == 1 and lone_axis == "batch")
-    if batch != 1 and not (has_batch_axis and batch == x.shape[0]):
-        raise LrpeError(
-            f"Positions of shape (batch, n) align with the first axis of x; got {batch} rows of positions for x "
-            f"{tuple(x.shape)}{'' if has_batch_axis else ', which has no batch axis'}."
-        )
-    if lead == 0:
-        return t[0, 0]
-    if lead == 1:
-        return t[:, 0] if lone_axis == "batch" else t[0]
-    return t.reshape(batch, *(1,) * (lead - 2), *t.shape[1:])

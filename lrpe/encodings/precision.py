@@ -1,5 +1,6 @@
 """Nothing that defines an encoding falls below float32, and every angle is formed in float64."""
 
+from abc import ABC
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 LACK_FLOAT64 = {"mps"}  # kinds of device without float64 or complex numbers: their tables are made on the CPU
 
 
-class Precise(nn.Module):
+class Precise(nn.Module, ABC):
     """A module whose own tensors stay float32 (or float64) through ``.to(torch.bfloat16)``, ``.half()`` and the like.
 
     A position times an angle needs all the digits it can get: rounding α to bf16 would change the encoding itself.

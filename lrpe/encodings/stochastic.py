@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lrpe.encodings.alignment import per_head
 from lrpe.encodings.encoding import PositionalEncoding, check_features
-from lrpe.encodings.position_matrix import per_head
 from lrpe.encodings.precision import compute_dtype, in_float64, normal, without_autocast
-from lrpe.errors import require
+from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 
 
@@ -72,6 +72,9 @@ class StochasticEncoding(PositionalEncoding):
         g = self.gate.sigmoid()[..., None]
         scale = torch.cat([(1 - g).sqrt() * gamma, g.sqrt()], -1) / (self.feature_dim * self.head_dim) ** 0.25
         return (noise * scale[..., None]).flatten(1, 2).to(dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise LrpeError("SPE encodes queries and keys differently: use query(q, table) and key(k, table).")
 
     def query(self, q: Tensor, table: StochasticTable) -> Tensor:
         return self.project(q, table.omega_q, table.noise)

@@ -23,6 +23,10 @@ class Unitary(PositionMatrix):
         super().__init__(dim, angles.heads)
         self.angles = angles
 
+    @property
+    def score_scale(self) -> float:
+        return self.angles.score_scale
+
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         angle = self.angles(positions)
         return (torch.cat([angle.cos(), angle.sin()], -1).to(positions.device, dtype),)  # (..., n, 2d)
@@ -74,6 +78,11 @@ def sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
     if any(size > 1 for size in shape[:-2]):
         return (a * b).sum_to_size(shape)
     total = torch.zeros(shape[-2:], dtype=a.dtype, device=a.device)
-    for x, y in zip(a.reshape(-1, *total.shape), b.reshape(-1, *total.shape), strict=True):
+    for x, y in zip(stacked(a), stacked(b), strict=True):
         total = torch.addcmul(total, x, y)
     return total.reshape(shape)
+
+
+def stacked(x: Tensor) -> Tensor:
+    """(..., n, d) -> (N, n, d)."""
+    return x.flatten(0, -3) if x.ndim > 2 else x[None]

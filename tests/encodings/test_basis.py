@@ -160,3 +160,19 @@ def test_sizes_that_no_basis_has_are_refused(make, values):
     with pytest.raises(LrpeError) as error:
         make()
     assert all(value in str(error.value) for value in values)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_a_given_matrix_of_single_precision_becomes_unitary_in_double(dtype):
+    given = torch.linalg.qr(torch.randn(16, 16, dtype=dtype, generator=torch.Generator().manual_seed(0))).Q
+    P = Dense(given).dense()
+    assert_close(P.mH @ P, torch.eye(16, dtype=P.dtype), rtol=0, atol=1e-14)
+    assert_close(P, given.to(P.dtype), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [Fourier, Cosine, lambda d: Dense(torch.eye(d))])
+def test_a_matrix_stays_unitary_in_double_through_float_and_through_a_file_of_few_digits(make):
+    basis = make(8).float().to(torch.bfloat16)
+    basis.load_state_dict({name: value.to(torch.bfloat16) for name, value in basis.state_dict().items()})
+    P = basis.dense()
+    assert_close(P.mH @ P, torch.eye(8, dtype=P.dtype), rtol=0, atol=1e-14)

@@ -7,12 +7,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import lrpe
 from lrpe import EncodingConfig, LrpeError, configure
 from tests.encodings.compositions import EVERY, features, outputs
 
 
 def config_of(name):
-    return configure(name, 8, length=64, heads=3, scaling={"kind": "yarn", "factor": 2.0, "length": 64}, seed=7)
+    scaling = {"kind": "interpolation", "factor": 2.0} if name == "cosformer" else lrpe.YaRN(2.0, 64)
+    return configure(name, 8, length=64, heads=3, scaling=scaling, seed=7)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -41,7 +43,7 @@ def test_every_field_goes_through_a_dictionary():
         "learned_angles": True,
         "rotated": 4,
         "alternating": 2,
-        "scaling": {"kind": "ntk", "factor": 2.0},
+        "scaling": {"kind": "interpolation", "factor": 2.0},
         "acts": "before",
         "decay": [0.5, 0.25],
         "sines": 2,
@@ -112,3 +114,12 @@ def test_what_cannot_be_built_is_refused_in_words(call, values):
 def test_a_variant_changes_a_field():
     config = configure("type2", 64)
     assert replace(config, basis="odd-even") == configure("rope-half", 64, learned_angles=True)
+
+
+WRONG = [{"head_dim": 8.0}, {"head_dim": "8"}, {"decay": 0.9}, {"scaling": "yarn"}, {"seed": 2**70}, {"heads": True}]
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_a_field_of_another_type_is_refused(field):
+    with pytest.raises(LrpeError, match=next(iter(field))):
+        EncodingConfig(**{"head_dim": 8} | field)

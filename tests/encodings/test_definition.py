@@ -140,3 +140,30 @@ def test_the_report_is_json_and_prints_every_law():
 def test_what_cannot_be_verified_is_refused(arguments, law):
     with pytest.raises(lrpe.LrpeError, match=law):
         lrpe.verify(**arguments)
+
+
+def test_a_map_and_a_numpy_factor_in_float32_are_judged_by_float32s_digits():
+    assert lrpe.verify(map=lambda x, s: rotation(0.7 * s).float() @ x.float(), dim=2)
+    assert lrpe.verify(lambda s: rotation(0.7 * s).float().numpy())
+
+
+def test_a_number_that_overflows_is_rejected():
+    assert not lrpe.verify(relative=lambda s: 2.0**s)
+
+
+def test_powers_of_a_wide_learned_basis_hold():
+    assert lrpe.verify(lrpe.encoding("learned*unitary", 128))
+
+
+def test_a_decay_is_not_measured_and_the_report_says_so():
+    assert "decay" in str(lrpe.verify(lrpe.encoding("per", head_dim=4, heads=2)))
+
+
+@pytest.mark.parametrize("subject", [lrpe.SinusoidalPositions(8), lrpe.CosFormer(8, 0.1)])
+def test_modules_that_encode_no_queries_and_keys_are_refused(subject):
+    with pytest.raises(lrpe.LrpeError, match=type(subject).__name__):
+        lrpe.verify(subject)
+
+
+def test_a_tolerance_of_zero_is_a_tolerance():
+    assert not lrpe.verify(lrpe.encoding("type2", head_dim=8), tolerance=0)

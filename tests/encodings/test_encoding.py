@@ -165,3 +165,17 @@ def test_a_table_of_another_dtype_is_refused():
     table = encode.table(torch.arange(3))
     with pytest.raises(LrpeError, match=r"table\(positions, x.dtype\)"):
         encode(torch.ones(3, 4, dtype=torch.float64), table=table)
+
+
+def test_lists_serve_where_small_tables_are_given_and_are_refused_as_positions():
+    assert Permutation(4, [1, 2, 3, 0]).dim == 4
+    assert Dense([[0.0, 1.0], [1.0, 0.0]]).dim == 2
+    with pytest.raises(LrpeError, match="got list"):
+        Encoding(Identity(4), Orthogonal(4))(torch.ones(2, 4), [0, 1])
+
+
+def test_factors_in_the_wrong_order_and_foreign_tables_are_refused():
+    with pytest.raises(LrpeError, match="in that order"):
+        Encoding(Orthogonal(4), Identity(4))
+    with pytest.raises(LrpeError, match="got tuple"):
+        Encoding(Identity(4), Orthogonal(4))(torch.ones(2, 4), table=())

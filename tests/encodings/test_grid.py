@@ -69,7 +69,7 @@ def test_batches_of_cells_align_with_the_batch(name):
     assert_close(encode(x, cells), expected)
 
 
-@given(dim=st.integers(3, 20), axes=st.integers(1, 3))
+@given(dim=st.integers(6, 20), axes=st.integers(1, 3))
 def test_the_axes_share_all_dimensions(dim, axes):
     for name in ("type1", "type2", "type3"):
         encode = encoding(name, dim, axes=axes)
@@ -77,7 +77,7 @@ def test_the_axes_share_all_dimensions(dim, axes):
         if axes > 1:
             sizes = [part.dim for part in encode.matrix.parts]
             assert sum(sizes) == dim
-            assert max(sizes) - min(sizes) <= 1
+            assert max(sizes) - min(sizes) <= 3  # pairs are shared, and then what is left
 
 
 @pytest.mark.parametrize(
@@ -98,3 +98,20 @@ def test_what_does_not_fit_a_grid_is_refused(call, values):
     with pytest.raises(LrpeError) as error:
         call()
     assert all(value in str(error.value) for value in values)
+
+
+@pytest.mark.parametrize("name", ["mixed", "type2"])
+@pytest.mark.parametrize(("dim", "axes"), [(12, 2), (64, 3), (15, 2)])
+def test_the_axes_share_the_pairs(name, dim, axes):
+    parts = encoding(name, dim, axes=axes).matrix.parts
+    pairs = [part.pairs for part in parts]
+    assert sum(part.dim for part in parts) == dim
+    assert max(pairs) - min(pairs) <= 1
+    assert min(pairs) >= 1
+
+
+def test_an_axis_without_a_pair_is_refused():
+    with pytest.raises(LrpeError, match="one or more for each axis"):
+        encoding("type2", 2, axes=2)
+    with pytest.raises(LrpeError, match="two dimensions or more"):
+        encoding("type3", 3, axes=2)

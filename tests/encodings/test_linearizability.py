@@ -1,11 +1,12 @@
 """What growing windows say of a relative matrix W(t-s)."""
 
+import json
 import math
 
 import pytest
 import torch
 
-from lrpe import LrpeError, encoding, linearizability
+from lrpe import RPR, Additive, DeBERTa, LrpeError, T5Buckets, encoding, linearizability
 
 
 def ranks(W):
@@ -75,8 +76,8 @@ def test_a_rectangular_relative_matrix_is_measured_too():
 
 
 def test_a_random_table_of_offsets_is_not_linearizable():
-    w = torch.randn(255, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert not linearizability(lambda s: w[s + 127])
+    w = torch.randn(511, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert not linearizability(lambda s: w[s + 255])
 
 
 def test_the_report_prints_every_window_and_the_verdict():
@@ -96,3 +97,22 @@ def test_the_report_prints_every_window_and_the_verdict():
 def test_what_is_no_relative_matrix_is_refused(W, law):
     with pytest.raises(LrpeError, match=law):
         linearizability(W)
+
+
+@pytest.mark.parametrize("form", [Additive, T5Buckets, RPR, DeBERTa])
+def test_forms_as_wide_as_a_real_head_are_still_seen_to_grow(form):
+    assert linearizability(form(64).relative).verdict == "none"
+
+
+def test_a_wide_two_sided_exponential_is_not_linearizable():
+    assert not linearizability(lambda s: 0.9 ** abs(s) * torch.eye(100, dtype=torch.float64))
+
+
+def test_many_cosines_have_a_rank_that_ends_growing():
+    measured = linearizability(lambda s: sum(math.cos(s * a / 13) for a in range(1, 41)) / 40)
+    assert measured.verdict == "one factor"
+
+
+def test_the_dictionary_is_json_for_a_rectangular_matrix_too():
+    measured = linearizability(lambda s: torch.ones(1, 2))
+    assert json.loads(json.dumps(measured.to_dict(), allow_nan=False))["windows"][0]["asymmetry"] is None

@@ -91,7 +91,8 @@ def test_a_bf16_file_does_not_make_a_bf16_encoding(name, assign):
     encode.load_state_dict(file, assign=assign)
     for key, tensor in encode.state_dict().items():
         assert tensor.dtype in (torch.float32, torch.float64, torch.int64)
-        assert torch.equal(tensor, file[key].to(tensor.dtype))
+        if key != "basis.P":  # a matrix is made unitary again, see test_basis
+            assert torch.equal(tensor, file[key].to(tensor.dtype))
     assert {t.dtype for t in file.values()} <= {torch.bfloat16, torch.int64}  # and the file is as it was
 
 

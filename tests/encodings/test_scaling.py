@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from lrpe import Interpolation, LrpeError, NTKAware, YaRN, encoding
+from lrpe import Angles, Encoding, Identity, Interpolation, LrpeError, NTKAware, Orthogonal, YaRN, encoding
+from lrpe.encodings.angles import geometric
 from tests.encodings.compositions import features
 
 factors = st.floats(1, 64)
@@ -108,3 +109,18 @@ def test_a_scaling_that_cannot_be_is_refused(make, value):
     with pytest.raises(LrpeError) as error:
         make()
     assert value in str(error.value)
+
+
+def test_the_temperature_comes_with_the_angles_however_the_encoding_is_made():
+    scaling = YaRN(4.0, 2048)
+    by_hand = Encoding(Identity(8), Orthogonal(8, Angles(geometric(4, 8), scaling=scaling)))
+    by_name = encoding("rope", 8, scaling=scaling)
+    assert by_hand.score_scale == by_name.score_scale == scaling.score_scale > 1
+    assert encoding("type3", 8, scaling=scaling).score_scale == 1
+
+
+@pytest.mark.parametrize("angles", ["linear", "harmonic", "constant"])
+def test_scalings_of_a_geometric_series_refuse_other_angles(angles):
+    with pytest.raises(LrpeError, match="geometric"):
+        encoding("rope", 8, angles=angles, length=64, scaling={"kind": "ntk", "factor": 4.0})
+    assert encoding("rope", 8, angles=angles, length=64, scaling={"kind": "interpolation", "factor": 4.0})

@@ -1,0 +1,85 @@
+"""P as a product of Householder reflections."""
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.basis import Basis, Table
+from lrpe.encodings.precision import keep, normal
+from lrpe.errors import require
+
+
+class Householder(Basis):
+    """P = H_1 H_2 ⋯ H_m with H_i = I - 2 v_i v_iᵀ / (v_iᵀ v_i): m reflections, so det P = (-1)^m.
+
+    The v_i are drawn from a seed, and learned if asked. No epsilon is added to the norm, so P is orthogonal for any v.
+
+    Their product is I - Vᵀ T V, where V has the rows v_i and T⁻¹ is the upper triangle of V Vᵀ with half its diagonal:
+    a matrix-vector product and a rank-m update, never a d × d matrix.
+    """
+
+    def __init__(self, dim: int, reflections: int = 1, seed: int = 0, learned: bool = False):
+        super().__init__(dim)
+        require(
+            1 <= reflections <= dim,
+            f"Every orthogonal d × d matrix is a product of at most d reflections; got reflections={reflections}, "
+            f"dim={dim}.",
+        )
+        self.reflections = reflections
+        v = normal(reflections, dim, seed=seed)
+        self.v: Tensor
+        keep(self, "v", v / v.norm(dim=-1, keepdim=True), learned)
+
+    def table(self, dtype: torch.dtype = torch.float32) -> Table:
+        V = self.v.to(dtype)
+        gram = V @ V.mT
+        T_inverse = gram.triu(1) + torch.diag(gram.diagonal() / 2)
+        # x P ᵀ for rows x is x - (x Vᵀ) Tᵀ V, and (H_1 ⋯ H_m)ᵀ = H_m ⋯ H_1
+        return V, solve_lower(T_inverse.mT, V)
+
+    def transform(self, x: Tensor, table: Table) -> Tensor:
+        V, U = table
+        return LowRankUpdate.apply(x, V, U)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
+
+
+def solve_lower(L: Tensor, V: Tensor) -> Tensor:
+    """U with L U = V for a lower triangular L: row by row if there is one, or for exporters, which have no solver."""
+    if len(L) > 1 and not torch.compiler.is_exporting():
+        return torch.linalg.solve_triangular(L, V, upper=False)
+    rows: list[Tensor] = []
+    for i in range(len(L)):
+        known = sum((L[i, j] * rows[j] for j in range(i)), torch.zeros_like(V[i]))
+        rows.append((V[i] - known) / L[i, i])
+    return torch.stack(rows)
+
+
+class LowRankUpdate(torch.autograd.Function):
+    """x - (x Vᵀ) U for rows x, whose gradient g - (g Uᵀ) V is an update of the same form."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, V: Tensor, U: Tensor) -> Tensor:
+        if len(V) == 1:  # one pass over x; a product with a single row would write x Vᵀ U out first
+            return torch.addcmul(x, x @ V.mT, U, value=-1)
+        return x - (x @ V.mT) @ U
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (g,) = grads
+        x, V, U = ctx.saved_tensors
+        dx = LowRankUpdate.apply(g, U, V) if ctx.needs_input_grad[0] else None
+        dV = -rows(g @ U.mT).mT @ rows(x) if ctx.needs_input_grad[1] else None
+        dU = -rows(x @ V.mT).mT @ rows(g) if ctx.needs_input_grad[2] else None
+        return dx, dV, dU
+
+
+def rows(x: Tensor) -> Tensor:
+    """(..., d) -> (N, d)."""
+    return x.reshape(-1, x.shape[-1])

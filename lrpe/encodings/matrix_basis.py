@@ -1,0 +1,121 @@
+"""P written out as a d × d matrix: Fourier, cosine, given, or learned."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.basis import Basis, Table
+from lrpe.encodings.precision import LACK_FLOAT64, in_float64, keep, normal
+from lrpe.errors import LrpeError, require
+
+
+def nearest_unitary(given: Tensor, name: str) -> Tensor:
+    """The matrix in float64 on the CPU, unitary to the last digit; LrpeError if it is not nearly so already."""
+    if not isinstance(given, Tensor):
+        raise LrpeError(f"{name} is a tensor; got {type(given).__name__}. torch.tensor(...) makes one.")
+    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
+    require(square, f"{name} is a square matrix; got shape {tuple(given.shape)}.")
+    W = given.cpu().to(torch.complex128 if given.is_complex() else torch.float64)
+    require(
+        bool(W.isfinite().all()), f"{name} is finite; got {int((~W.isfinite()).sum())} entries that are nan or inf."
+    )
+    residual = float((W.mH @ W - torch.eye(len(W), dtype=W.dtype, device="cpu")).abs().max())
+    tolerance = 1e-8 if given.dtype == W.dtype else 1e-5
+    require(
+        residual <= tolerance,
+        f"{name} is unitary: {name}ᴴ {name} = I to {tolerance:.0e} in {given.dtype}; got a largest difference of "
+        f"{residual:.2e}. With U, _, Vh = torch.linalg.svd({name}), U @ Vh is the unitary matrix nearest to it.",
+    )
+    return polish(W)
+
+
+def polish(W: Tensor) -> Tensor:
+    """The unitary matrix nearest to one that nearly is (Newton and Schulz): each step squares the error."""
+    eye = torch.eye(len(W), dtype=W.dtype, device=W.device)
+    for _ in range(4):
+        W = W @ (3 * eye - W.mH @ W) / 2
+    return W
+
+
+class MatrixBasis(Basis):
+    """P written out as a d × d matrix, real or complex; kept in float64 so that it is as unitary as float64 can be."""
+
+    def __init__(self, P: Tensor):
+        super().__init__(len(P))
+        self.is_complex = P.is_complex()
+        home = torch.get_default_device()
+        self.P: Tensor  # (d, d), or re above im: (2d, d)
+        self.register_buffer(
+            "P", self.carried(P).to(home, torch.float32 if home.type in LACK_FLOAT64 else torch.float64)
+        )
+
+    def _apply(self, fn, recurse=True):
+        """P stays float64 through ``.float()`` too: rounded, it would be unitary to float32's last digit only."""
+        exact = self.P
+        super()._apply(fn, recurse)
+        if self.P.dtype != exact.dtype and self.P.device.type not in LACK_FLOAT64:
+            self.P = exact.to(self.P.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        """A file of few digits holds a matrix that is nearly unitary; the nearest that is unitary takes its place."""
+        loaded = state_dict.get(prefix + "P")
+        if loaded is not None and loaded.dtype != torch.float64 and loaded.shape == self.P.shape:
+            whole = torch.complex(*loaded.double().chunk(2)) if self.is_complex else loaded.double()
+            state_dict[prefix + "P"] = self.carried(polish(whole))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def carried(self, P: Tensor) -> Tensor:
+        """A complex matrix as real numbers, re above im."""
+        return torch.cat([P.real, P.imag]) if self.is_complex else P
+
+    def table(self, dtype: torch.dtype = torch.float32) -> Table:
+        return (self.P.to(dtype),)
+
+    def transform(self, x: Tensor, table: Table) -> Tensor:
+        return x @ table[0].mT
+
+
+class Fourier(MatrixBasis):
+    """The unitary discrete Fourier transform: P[j, k] = exp(-2πi jk / d) / √d."""
+
+    def __init__(self, dim: int):
+        k = torch.arange(dim, device="cpu")
+        turns = (k[:, None] * k % dim).double() / dim
+        super().__init__(torch.polar(torch.ones_like(turns), -2 * math.pi * turns) / math.sqrt(dim))
+
+
+class Cosine(MatrixBasis):
+    """The orthonormal DCT-II: P[j, k] = √(2/d) cos(π j (2k + 1) / 2d), and √(1/d) in the row j = 0."""
+
+    def __init__(self, dim: int):
+        k = torch.arange(dim, device="cpu")
+        turns = (k[:, None] * (2 * k + 1) % (4 * dim)).double() / (4 * dim)
+        P = torch.cos(2 * math.pi * turns) * math.sqrt(2 / dim)
+        P[0] = math.sqrt(1 / dim)
+        super().__init__(P)
+
+
+class Dense(MatrixBasis):
+    """A unitary or orthogonal matrix that is given, or the one that is nearest to it in float64."""
+
+    def __init__(self, P: Tensor | list[list[float]]):
+        P = P if isinstance(P, Tensor) else torch.tensor(P, dtype=torch.float64, device="cpu")
+        super().__init__(P if P.device.type == "meta" else nearest_unitary(P, "P"))
+
+
+class LearnedOrthogonal(Basis):
+    """P = exp(A - Aᵀ): any rotation of the space, learned. A is a plain parameter, so it saves and loads as one."""
+
+    def __init__(self, dim: int, seed: int = 0):
+        super().__init__(dim)
+        self.A: Tensor
+        keep(self, "A", normal(dim, dim, seed=seed) / math.sqrt(dim), learned=True)
+
+    def table(self, dtype: torch.dtype = torch.float32) -> Table:
+        A = in_float64(self.A)  # in float32 matrix_exp is off by 1e-5
+        return (torch.linalg.matrix_exp(A - A.mT).to(self.A.device, dtype),)
+
+    def transform(self, x: Tensor, table: Table) -> Tensor:
+        return x @ table[0].mT
