@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from lrpe import Bidirectional, Causal, LinearAttention, encoding, linear_attention
 from tests.attention.choices import DECAYS, ENCODINGS, HEADS, KEY_HEADS, NORMALIZERS, SOME, WIDTH, D, E
+from tests.attention.routes import recording, run
 from tests.encodings.compositions import features
 
 
@@ -124,3 +125,16 @@ def test_a_saved_layer_is_the_layer_that_was_saved():
         loaded = choice.build()
         loaded.load_state_dict(saved.state_dict())
         assert_close(loaded(x), saved(x), rtol=0, atol=0)
+
+
+def test_an_encoding_that_scales_its_scores_scales_every_sum():
+    x = features(1, 5, WIDTH)
+    yarn = encoding("rope", 4, scaling={"kind": "yarn", "factor": 4.0, "length": 8})
+    assert yarn.score_scale > 1.1
+    for normalizer in ("output", "plain", "encoded"):
+        torch.manual_seed(0)
+        layer = recording(LinearAttention(WIDTH, 2, yarn, normalizer=normalizer).double())
+        scaled = run(layer, x)
+        q, k, v = layer.project(x, x)
+        scores = (yarn(layer.phi(q)) @ yarn(layer.phi(k)).mT).tril()
+        assert_close(scaled.numerator, (yarn.score_scale * scores @ v).transpose(1, 2)[0])

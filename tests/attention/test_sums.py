@@ -67,6 +67,13 @@ def test_both_ways_at_once_is_the_specification(n, chunk, group, decay, steps, b
         assert_close((found.out, found.total), (expected.out, expected.total), rtol=1e-10, atol=1e-9)
 
 
+def test_a_state_without_a_distance_stands_one_step_before_the_first_token():
+    q, k, v = draw(7, 2, 0)
+    frame, S, z = Frame(torch.tensor([0.5, 0.9])), features(2, 2, 4, 3, seed=3), features(2, 2, 4, seed=4)
+    near, told = (causal_sum(q, k, v, frame, S, z, gap, chunk=4, total=True) for gap in (None, torch.tensor([1, 1])))
+    assert_close(near, told, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 130])
 @pytest.mark.parametrize("decay", [None, (0.9, 0.99)])
 def test_lengths_around_the_usual_chunk_in_float32(n, decay):
