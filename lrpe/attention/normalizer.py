@@ -39,8 +39,8 @@ class EncodedDelta(Normalizer):
 class PlainDelta(Normalizer):
     """RoFormer's Δ_t = Σ_s φ(q_t)·φ(k_s), of the features before they are encoded.
 
-    With φ > 0 it is positive and no smaller than the numerator's weights in size, so the output is bounded by the
-    values'. The weights need not sum to 1.
+    With φ > 0 it is positive, and trains with fixed and with learned angles. The weights need not sum to 1, and the
+    output may exceed the values where φ(q) and φ(k) are almost at right angles.
     """
 
     delta = "plain"
