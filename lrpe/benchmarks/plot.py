@@ -49,7 +49,7 @@ def attention_chart(result: dict[str, Any]):
     )
     shape = alt.Shape("verdict:N", scale=alt.Scale(domain=["pass", "short"], range=["circle", "triangle-up"]))
     points = base.mark_point(size=90, filled=True, opacity=1).encode(x=x, color=verdict_color(alt), shape=shape)
-    labels = base.mark_text(align="left", dx=10).encode(x=x, text="label:N")
+    labels = base.mark_text(align="left", dx=10).encode(x=alt.X("edge:Q", title="figure ÷ goal"), text="label:N")
     goal = alt.Chart(alt.Data(values=[{"relative": 1}])).mark_rule(strokeDash=[4, 4]).encode(x="relative:Q")
     title = alt.Title("Attention: each figure beside its goal", subtitle=subtitle(result))
     return (goal + spread + points + labels).properties(width=480, height=22 * len(rows), title=title)
@@ -58,7 +58,7 @@ def attention_chart(result: dict[str, Any]):
 def mark_of(line: dict[str, Any]) -> dict[str, Any]:
     name = f"{line['row']}, {line['at']}"
     if line["figure"] is None:
-        return {"name": name, "verdict": "missing", "label": "missing", "relative": 1}
+        return {"name": name, "verdict": "missing", "label": "missing", "relative": 1, "edge": 1}
     low, high = (line[end] if line[end] is not None else line["figure"] for end in ("low", "high"))
     return {
         "name": name,
@@ -67,6 +67,7 @@ def mark_of(line: dict[str, Any]) -> dict[str, Any]:
         "relative": line["figure"] / line["goal"],
         "low": low / line["goal"],
         "high": high / line["goal"],
+        "edge": high / line["goal"],
     }
 
 
