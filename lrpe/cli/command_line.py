@@ -2,17 +2,20 @@
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
 from lrpe.errors import LrpeError
 
-FAILED, WRONG, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
+FAILED, WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``lrpe`` with these arguments, or those of the process: 0, or 1 if what was asked about does not hold."""
+    if argv is None:  # the process is ours: a polite end unwinds, so that a measuring child ends too
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no Λ shows a question mark

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,17 @@ def ended(argv: list[str]) -> int:
         main(argv)
     assert isinstance(exit.value.code, int)
     return exit.value.code
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_a_terminated_bench_leaves_no_child():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lrpe.cli", "bench", "encoding"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # the child says that it has begun
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.terminate()
+    assert process.wait(timeout=60) == 143
+    assert children
+    assert not any(Path(f"/proc/{child}").exists() for child in children)
