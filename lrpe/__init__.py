@@ -6,7 +6,7 @@ from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.normalizer import EncodedDelta, Normalizer, OutputNorm, PlainDelta
 from lrpe.attention.softmax_attention import SoftmaxAttention
-from lrpe.attention.softmax_sum import KeyValueState
+from lrpe.attention.key_values import KeyValueState
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 from lrpe.encodings import angles

@@ -43,17 +43,17 @@ class Heads(NamedTuple):
 class AttentionLayer(nn.Module):
     """Projections to heads and back."""
 
-    def __init__(self, sizes: Heads, bias: bool, dropout: float):
+    def __init__(self, sizes: Heads, bias: bool, qkv_bias: bool | None, dropout: float):
         super().__init__()
         self.sizes = sizes
-        self.q_proj = nn.Linear(sizes.width, sizes.heads * sizes.head_dim, bias=bias)
-        self.k_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.head_dim, bias=bias)
-        self.v_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.value_dim, bias=bias)
+        qkv_bias = bias if qkv_bias is None else qkv_bias
+        self.q_proj = nn.Linear(sizes.width, sizes.heads * sizes.head_dim, bias=qkv_bias)
+        self.k_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.head_dim, bias=qkv_bias)
+        self.v_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.value_dim, bias=qkv_bias)
         self.o_proj = nn.Linear(sizes.heads * sizes.value_dim, sizes.width, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
-    def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(batch, n, width) -> queries (batch, heads, n, head_dim), and keys and values of the context."""
+    def check_inputs(self, x: Tensor, context: Tensor) -> None:
         width = self.sizes.width
         require(
             x.ndim == context.ndim == 3 and x.shape[-1] == context.shape[-1] == width and len(x) == len(context),
@@ -63,6 +63,9 @@ class AttentionLayer(nn.Module):
             ),
         )
         require(x.device == context.device, f"The context lives where x does; got {context.device} and {x.device}.")
+
+    def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(batch, n, width) -> queries (batch, heads, n, head_dim), and keys and values of the context."""
         heads, key_heads = self.sizes.heads, self.sizes.key_heads
         q = self.q_proj(x).unflatten(-1, (heads, -1)).transpose(1, 2)
         k = self.k_proj(context).unflatten(-1, (key_heads, -1)).transpose(1, 2)

@@ -34,6 +34,7 @@ class LinearAttention(AttentionLayer):
         summation: "causal", "bidirectional", or a Summation.
         decay: r, one number a key head, or None; an encoding may bring its own.
         bias: of the projections.
+        qkv_bias: of those to queries, keys and values; as ``bias`` if None.
         dropout: of the output.
 
     >>> attention = LinearAttention(64, heads=4, encoding="type2")
@@ -57,10 +58,11 @@ class LinearAttention(AttentionLayer):
         summation: str | Summation = "causal",
         decay: Tensor | Sequence[float] | None = None,
         bias: bool = True,
+        qkv_bias: bool | None = None,
         dropout: float = 0.0,
     ):
         sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
-        super().__init__(sizes, bias, dropout)
+        super().__init__(sizes, bias, qkv_bias, dropout)
         self.phi = choose_feature_map(feature_map, sizes.head_dim)
         before = getattr(encoding, "acts", None) == "before" or encoding in ("per", "spe")
         encoded = sizes.head_dim if before else feature_width(self.phi, sizes.head_dim)
@@ -86,6 +88,7 @@ class LinearAttention(AttentionLayer):
         ``mask`` (batch, n) is True for real tokens. Packed sequences are told by ``cu_seqlens`` (one row) or by a
         number a token, ``sequences``. ``positions`` follow from these unless they are given.
         """
+        self.check_inputs(x, x if context is None else context)
         tokens = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens, None, self.decays)
         if context is None:
             given = context_positions is not None or context_mask is not None
@@ -105,6 +108,7 @@ class LinearAttention(AttentionLayer):
     ) -> tuple[Tensor, DecodingState]:
         """The causal pass over x, from a state if one is given, and the state after it (one a packed sequence)."""
         require(self.summation.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
+        self.check_inputs(x, x)
         if state is not None:
             check_kind(state)
         tokens = read_tokens(x, self.encoding.axes, positions, mask, None, cu_seqlens, state, self.decays)

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from lrpe.attention.attend import tables_for
 from lrpe.attention.decay import Decay
+from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, first_state
 from lrpe.attention.layer import AttentionLayer, Heads, choose_encoding
-from lrpe.attention.softmax_sum import KeyValueState, Sight, each_query, fading, product_sum, remember, score_sum
+from lrpe.attention.softmax_sum import Sight, each_query, fading, product_sum, score_sum
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, place, read_tokens
 from lrpe.encodings.canonical import CanonicalForm
@@ -37,6 +38,7 @@ class SoftmaxAttention(AttentionLayer):
         summation: "causal" or "bidirectional".
         decay: r, one number a key head, or None; an encoding may bring its own.
         bias: of the projections.
+        qkv_bias: of those to queries, keys and values; as ``bias`` if None.
         dropout: of the output.
         attention_dropout: of the weights after the softmax.
         scale: in place of 1/√head_dim; the encoding's own ``score_scale`` multiplies either.
@@ -60,12 +62,13 @@ class SoftmaxAttention(AttentionLayer):
         summation: str | Summation = "causal",
         decay: Tensor | Sequence[float] | None = None,
         bias: bool = True,
+        qkv_bias: bool | None = None,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         scale: float | None = None,
     ):
         sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
-        super().__init__(sizes, bias, dropout)
+        super().__init__(sizes, bias, qkv_bias, dropout)
         require(0 <= attention_dropout < 1, f"A dropout p has 0 ≤ p < 1; got attention_dropout={attention_dropout}.")
         require(scale is None or math.isfinite(scale), f"The scale of scores is a finite number; got scale={scale}.")
         self.form = encoding if isinstance(encoding, CanonicalForm) else None
@@ -104,44 +107,41 @@ class SoftmaxAttention(AttentionLayer):
 
         The arguments are those of ``LinearAttention``.
         """
-        q, k, v = self.project(x, x if context is None else context)
-        tokens = keys = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens)
+        self.check_inputs(x, x if context is None else context)
+        tokens = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens)
         if context is None:
             given = context_positions is not None or context_mask is not None
             require(not given, "context_positions and context_mask speak of a context; none was given.")
-        else:
-            packed = sequences is not None or cu_seqlens is not None
-            require(not packed, "Packed sequences attend to themselves, not to a context.")
-            require(
-                not self.causal, "Cross-attention puts no order between queries and keys: its sum is bidirectional."
-            )
-            near = self.decay.r is None
-            require(near, "A decay counts steps between tokens of one sequence; cross-attention has none.")
-            keys = read_tokens(context, self.encoding.axes, context_positions, context_mask)
-        q, k = self.encode(q, k, tokens, keys)
-        return self.join(self.attend(q, k, v, tokens, keys))
+            return self.attend(x, x, tokens, tokens)[0]
+        packed = sequences is not None or cu_seqlens is not None
+        require(not packed, "Packed sequences attend to themselves, not to a context.")
+        require(not self.causal, "Cross-attention puts no order between queries and keys: its sum is bidirectional.")
+        near = self.decay.r is None
+        require(near, "A decay counts steps between tokens of one sequence; cross-attention has none.")
+        return self.attend(
+            x, context, tokens, read_tokens(context, self.encoding.axes, context_positions, context_mask)
+        )[0]
 
     def prefill(
         self,
         x: Tensor,
-        state: KeyValueState | None = None,
+        state: KeyValues | None = None,
         positions: Tensor | None = None,
         mask: Tensor | None = None,
-    ) -> tuple[Tensor, KeyValueState]:
+    ) -> tuple[Tensor, KeyValues]:
         """The causal pass over x, from a state if one is given, and the state after it."""
         require(self.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
         axes = self.encoding.axes
         require(axes == 1, f"A state counts steps along a sequence; this encoding has a grid of {axes} axes.")
-        q, k, v = self.project(x, x)
+        self.check_inputs(x, x)
         if state is not None:
             self.check_state(state, x)
         tokens = read_tokens(x, axes, positions, mask, state=state)
-        q, k = self.encode(q, k, tokens, tokens)
-        after = remember(state, k, v, tokens)
-        keys = tokens if state is None else Tokens(after.positions, after.mask, None)
-        return self.join(self.attend(q, after.keys, after.values, tokens, keys)), after
+        out, after = self.attend(x, x, tokens, tokens, state)
+        assert after is not None
+        return out, after
 
-    def step(self, x: Tensor, state: KeyValueState, mask: Tensor | None = None) -> tuple[Tensor, KeyValueState]:
+    def step(self, x: Tensor, state: KeyValues, mask: Tensor | None = None) -> tuple[Tensor, KeyValues]:
         """One token a row, (batch, width) -> (batch, width), and the state after it. A masked row adds padding."""
         require(state is not None, "A step goes on from a state; make one by prefill(x) or initial_state(batch).")
         require(x.ndim == 2, lambda: f"A step takes one token a row, (batch, width); got {tuple(x.shape)}.")
@@ -155,27 +155,39 @@ class SoftmaxAttention(AttentionLayer):
             like.new_zeros(*rows, self.encoding.feature_dim),
             like.new_zeros(*rows, self.sizes.value_dim),
             like.new_zeros(batch, 0, dtype=torch.long),
-            like.new_zeros(batch, 0, dtype=torch.bool),
+            None,
         )
 
-    def check_state(self, state: KeyValueState, x: Tensor) -> None:
-        if not isinstance(state, KeyValueState):
+    def reserve(self, batch: int, room: int) -> ReservedState:
+        """The state of no token, with memory for ``room`` of them: further tokens are written into it, not copied."""
+        return ReservedState(self.initial_state(batch), room)
+
+    def check_state(self, state: KeyValues, x: Tensor) -> None:
+        if not isinstance(state, KeyValues):
             raise LrpeError(f"Softmax attention goes on from a KeyValueState; got {type(state).__name__}.")
-        m = state.mask.shape[-1]
+        m = state.positions.shape[-1]
         rows = (len(x), self.sizes.key_heads, m)
-        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (len(x), m), (len(x), m)]
-        found = [tuple(tensor.shape) for tensor in state]
+        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (len(x), m)]
+        found = [tuple(tensor.shape) for tensor in (state.keys, state.values, state.positions)]
         require(
             found == expected, lambda: f"The state of this layer after {m} tokens has shapes {expected}; got {found}."
         )
         require(state.keys.device == x.device, f"The state lives where x does; got {state.keys.device} and {x.device}.")
 
-    def encode(self, q: Tensor, k: Tensor, tokens: Tokens, keys: Tokens) -> tuple[Tensor, Tensor]:
-        """M_t q_t and M_s k_s."""
-        table, key_table = tables_for(self.encoding, tokens, keys, q, k)
-        return self.encoding.query(q, table), self.encoding.key(k, key_table)
+    def attend(
+        self, x: Tensor, context: Tensor, tokens: Tokens, context_tokens: Tokens, state: KeyValues | None = None
+    ) -> tuple[Tensor, KeyValues | None]:
+        """Attention of tokens that were read; and if it is causal, the state after them."""
+        q, k, v = self.project(x, context)
+        table, key_table = tables_for(self.encoding, tokens, context_tokens, q, k)
+        q, k = self.encoding.query(q, table), self.encoding.key(k, key_table)
+        if not self.causal:
+            return self.join(self.weigh(q, k, v, tokens, context_tokens)), None
+        after = first_state(k, v, tokens) if state is None else state.extend(first_state(k, v, tokens))
+        keys = tokens if state is None else Tokens(after.positions, after.mask, None)
+        return self.join(self.weigh(q, after.keys, after.values, tokens, keys)), after
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens, keys: Tokens) -> Tensor:
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens, keys: Tokens) -> Tensor:
         """The weighted sum of values for encoded queries and keys; (batch, heads, n, value_dim)."""
         sight = Sight(self.causal, tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0

@@ -1,4 +1,4 @@
-"""Σ_s softmax_s(score_ts) v_s over the keys that a query sees, 0 if it sees none; and the keys and values so far."""
+"""Σ_s softmax_s(score_ts) v_s over the keys that a query sees, 0 if it sees none."""
 
 import math
 from functools import partial
@@ -8,40 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.attention.tokens import Tokens, place
+from lrpe.attention.tokens import Tokens
 from lrpe.encodings.precision import compute_dtype, in_float64
-
-
-class KeyValueState(NamedTuple):
-    """The encoded keys and the values of all tokens so far. It grows with every token, padding included."""
-
-    keys: Tensor  # (batch, key heads, m, feature_dim)
-    values: Tensor  # (batch, key heads, m, value_dim)
-    positions: Tensor  # (batch, m) int64
-    mask: Tensor  # (batch, m) bool: True for real tokens
-
-    @property
-    def position(self) -> Tensor:
-        """One past the last real token's position, (batch,); 0 if there is none."""
-        nowhere = torch.iinfo(torch.long).min
-        last = F.pad(self.positions.masked_fill(~self.mask, nowhere), (1, 0), value=nowhere).amax(-1)
-        return torch.where(last == nowhere, 0, last + 1)
-
-    def select(self, rows: Tensor) -> "KeyValueState":
-        """The states of some rows of the batch, in that order: for beams, and for batches that shrink."""
-        return KeyValueState(*(tensor.index_select(0, rows) for tensor in self))
-
-    def detach(self) -> "KeyValueState":
-        return KeyValueState(*(tensor.detach() for tensor in self))
-
-
-def remember(state: KeyValueState | None, k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
-    """The state after further tokens."""
-    mask = torch.ones(len(k), k.shape[2], dtype=torch.bool, device=k.device) if tokens.mask is None else tokens.mask
-    new = KeyValueState(k, v, place(tokens, k).expand(len(k), -1), mask)
-    if state is None:
-        return new
-    return KeyValueState(*(torch.cat(parts, axis) for *parts, axis in zip(state, new, (2, 2, 1, 1), strict=True)))
 
 
 class Sight(NamedTuple):
@@ -83,8 +51,8 @@ def product_sum(
     attend = partial(
         F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
     )
-    if sight.clear and bias is None and (n == m or not sight.causal):
-        return attend(q, k, v, is_causal=sight.causal)[..., :width]
+    if sight.clear and bias is None and (n in (1, m) or not sight.causal):  # one query, the last, sees all
+        return attend(q, k, v, is_causal=sight.causal and n == m)[..., :width]
     seen, none = sight.matrix(n, m, q.device)
     mask = seen if bias is None else bias.masked_fill(~seen, -math.inf)
     return attend(q, k, v, mask)[..., :width].masked_fill(none, 0)

@@ -1,0 +1,110 @@
+"""What a causal softmax attention remembers: the keys and values of all tokens so far."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lrpe.attention.tokens import Tokens, place
+from lrpe.errors import require
+
+
+class KeyValueState(NamedTuple):
+    """The encoded keys and the values of all tokens so far. It grows with every token, padding included."""
+
+    keys: Tensor  # (batch, key heads, m, feature_dim)
+    values: Tensor  # (batch, key heads, m, value_dim)
+    positions: Tensor  # (batch, m) int64
+    mask: Tensor | None  # (batch, m) bool: True for real tokens; None if all of them are
+
+    @property
+    def position(self) -> Tensor:
+        """One past the last real token's position, (batch,); 0 if there is none."""
+        nowhere = torch.iinfo(torch.long).min
+        real = self.positions if self.mask is None else self.positions.masked_fill(~self.mask, nowhere)
+        last = F.pad(real, (1, 0), value=nowhere).amax(-1)
+        return torch.where(last == nowhere, 0, last + 1)
+
+    def extend(self, new: "KeyValueState") -> "KeyValueState":
+        """The state after further tokens; this one stays as it is."""
+        mask = None
+        if self.mask is not None or new.mask is not None:
+            mask = torch.cat([real_tokens(self), real_tokens(new)], 1)
+        keys, values = torch.cat([self.keys, new.keys], 2), torch.cat([self.values, new.values], 2)
+        return KeyValueState(keys, values, torch.cat([self.positions, new.positions], 1), mask)
+
+    def select(self, rows: Tensor) -> "KeyValueState":
+        """The states of some rows of the batch, in that order: for beams, and for batches that shrink."""
+        return KeyValueState(*(None if tensor is None else tensor.index_select(0, rows) for tensor in self))
+
+    def detach(self) -> "KeyValueState":
+        return KeyValueState(*(None if tensor is None else tensor.detach() for tensor in self))
+
+
+class ReservedState:
+    """A KeyValueState in memory reserved for ``room`` tokens. It is filled in place, so each is used once."""
+
+    def __init__(self, state: KeyValueState, room: int):
+        length = state.keys.shape[2]
+        require(room >= length, f"The room holds the tokens that are there; got room={room} for {length} tokens.")
+        self.room, self.length, self.next = room, length, state.position
+        self.all_keys = F.pad(state.keys, (0, 0, 0, room - length))
+        self.all_values = F.pad(state.values, (0, 0, 0, room - length))
+        self.all_positions = F.pad(state.positions, (0, room - length))
+        self.all_masks = None if state.mask is None else F.pad(state.mask, (0, room - length))
+
+    @property
+    def keys(self) -> Tensor:
+        return self.all_keys[:, :, : self.length]
+
+    @property
+    def values(self) -> Tensor:
+        return self.all_values[:, :, : self.length]
+
+    @property
+    def positions(self) -> Tensor:
+        return self.all_positions[:, : self.length]
+
+    @property
+    def mask(self) -> Tensor | None:
+        return None if self.all_masks is None else self.all_masks[:, : self.length]
+
+    @property
+    def position(self) -> Tensor:
+        return self.next
+
+    def extend(self, new: KeyValueState) -> "ReservedState":
+        """This state after further tokens."""
+        place = slice(self.length, self.length + new.keys.shape[2])
+        require(
+            place.stop <= self.room,
+            lambda: f"The state has room for {self.room} tokens; got {place.stop}. Reserve more.",
+        )
+        if new.mask is not None and self.all_masks is None:
+            self.all_masks = F.pad(real_tokens(self), (0, self.room - self.length))
+        self.all_keys[:, :, place], self.all_values[:, :, place] = new.keys, new.values
+        self.all_positions[:, place] = new.positions
+        if self.all_masks is not None:
+            self.all_masks[:, place] = real_tokens(new)
+        self.length, self.next = place.stop, torch.maximum(self.next, new.position)
+        return self
+
+    def select(self, rows: Tensor) -> "ReservedState":
+        """The states of some rows of the batch, in that order, with as much room."""
+        kept = KeyValueState(self.keys, self.values, self.positions, self.mask)
+        return ReservedState(kept.select(rows), self.room)
+
+
+KeyValues = KeyValueState | ReservedState
+
+
+def first_state(k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
+    """The state of these tokens alone."""
+    positions = place(tokens, k)
+    return KeyValueState(k, v, positions.expand(len(k), *positions.shape[1:]), tokens.mask)
+
+
+def real_tokens(state: KeyValues) -> Tensor:
+    """The mask of a state, written out; (batch, m)."""
+    return torch.ones_like(state.positions, dtype=torch.bool) if state.mask is None else state.mask

@@ -1,0 +1,46 @@
+"""The state of softmax attention in reserved memory is the state that grows."""
+
+import pytest
+import torch
+
+from lrpe import LrpeError, SoftmaxAttention
+from tests.encodings.compositions import features
+
+WIDTH = 16
+
+
+def layer(**changes):
+    torch.manual_seed(0)
+    return SoftmaxAttention(WIDTH, heads=4, encoding="type2", key_heads=2, **changes).double()
+
+
+@pytest.mark.parametrize("decay", [None, [0.9, 0.99]])
+@pytest.mark.parametrize("padded", [False, True])
+def test_reserved_memory_gives_the_answers_of_a_state_that_grows(padded, decay):
+    attention, x = layer(decay=decay), features(2, 9, WIDTH)
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    mask[0, :2] = not padded
+    prompt = {"mask": mask} if padded else {}
+    y, grown = attention.prefill(x[:, :5], **prompt)
+    z, reserved = attention.prefill(x[:, :5], attention.reserve(2, room=9), **prompt)
+    torch.testing.assert_close(y, z)
+    for t in range(5, 9):
+        y, grown = attention.step(x[:, t], grown)
+        z, reserved = attention.step(x[:, t], reserved)
+        torch.testing.assert_close(y, z)
+        torch.testing.assert_close(grown.position, reserved.position)
+
+
+def test_rows_are_selected_with_their_room():
+    attention, x = layer(), features(2, 6, WIDTH)
+    _, state = attention.prefill(x[:, :4], attention.reserve(2, room=6))
+    rows = torch.tensor([1, 1, 0])
+    y, _ = attention.step(x[rows, 4], state.select(rows))
+    torch.testing.assert_close(y, attention(x)[rows, 4])
+
+
+def test_a_full_room_is_an_error_and_not_a_lost_token():
+    attention, x = layer(), features(1, 5, WIDTH)
+    _, state = attention.prefill(x[:, :4], attention.reserve(1, room=4))
+    with pytest.raises(LrpeError, match="room for 4 tokens; got 5"):
+        attention.step(x[:, 4], state)
