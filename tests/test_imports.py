@@ -15,6 +15,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "positions": (),
     "encodings": (
         "precision",
+        "differentiable",
         "gather",
         "basis",
         "householder",

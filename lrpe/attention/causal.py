@@ -14,6 +14,7 @@ from torch import Tensor
 from lrpe.attention.chunks import Chunks, Cut
 from lrpe.attention.frame import ChunkWeights, Frame, chunk_links
 from lrpe.attention.full_precision import in_full_precision
+from lrpe.attention.sweep import sweep_backward, sweep_forward, sweeps
 
 
 def run_(X: Tensor, first: Tensor | None, cut: Cut, weights: ChunkWeights | None, backward: bool = False) -> Tensor:
@@ -47,6 +48,9 @@ def key_sums(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
 @in_full_precision
 def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Σ (q·k) v, and Σ q·k if ``total`` is asked for, with the last state S and the last sum of keys z."""
+    if sweeps(q, k, frame) and not total:
+        out, S_last = sweep_forward(q, k, v, S, chunk)
+        return out, out.new_empty(*out.shape[:3], 0), S_last, S_last.new_empty(*S_last.shape[:2], 0)
     c = Chunks.of(q, k, v, frame, gap, chunk)
     before, S_last = states(c, S)
     A = c.scores()
@@ -62,6 +66,8 @@ def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tu
 @in_full_precision
 def sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, ...]:
     """The gradients of q, k, v, S and z, for gradients of the sums, their totals, and the last state."""
+    if sweeps(q, k, frame) and not total:
+        return *sweep_backward(g, g_S, q, k, v, S, chunk), torch.zeros_like(g_z)
     c = Chunks.of(q, k, v, frame, gap, chunk)
     G = c.cut.queries(g.to(c.Q.dtype))
     before, _ = states(c, S)

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from lrpe.attention.causal import sum_backward, sum_forward, sum_plainly
 from lrpe.attention.frame import Frame
+from lrpe.attention.running_total import running_total
+from lrpe.encodings.differentiable import Differentiable
 from lrpe.encodings.precision import compute_dtype
 from lrpe.errors import LrpeError
 
@@ -33,11 +35,17 @@ def causal_sum(
         gap = torch.ones(len(q), dtype=torch.long, device=q.device)
     if torch.compiler.is_exporting():
         return sum_plainly(q, k, v, S, z, gap, frame, chunk, total)
+    if total and frame.plain:
+        sums, z_last = running_total(q, k, z)
+        if v.shape[-1] == 0:
+            return sums[..., :0], sums, z_last[..., None][..., :0], z_last
+        out, _, S_last, _ = causal_sum(q, k, v, frame, S, None, gap, chunk)
+        return out, sums, S_last, z_last
     arguments = (q, k, v, S, z, gap, frame.decay, frame.positions, frame.sequences, chunk, total)
-    return causal_sum_op(*arguments) if torch.compiler.is_compiling() else CausalSum.apply(*arguments)
+    return causal_sum_op(*arguments) if torch.compiler.is_compiling() else CausalSum.of(*arguments)
 
 
-class CausalSum(torch.autograd.Function):
+class CausalSum(Differentiable):
     @staticmethod
     def forward(q, k, v, S, z, gap, decay, positions, sequences, chunk, total) -> Sums:
         return sum_forward(q, k, v, S, z, gap, Frame(decay, positions, sequences), chunk, total)
@@ -49,7 +57,7 @@ class CausalSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        dq, dk, dv, dS, dz = CausalSumGradient.apply(*grads, *ctx.saved_tensors, ctx.chunk, ctx.total)
+        dq, dk, dv, dS, dz = CausalSumGradient.of(*grads, *ctx.saved_tensors, ctx.chunk, ctx.total)
         S, z = ctx.saved_tensors[3:5]
         return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
 
@@ -58,7 +66,7 @@ class CausalSum(torch.autograd.Function):
         return over_batches(CausalSum.apply, info.batch_size, in_dims, inputs, batch_of=inputs[0], dim=in_dims[0])
 
 
-class CausalSumGradient(torch.autograd.Function):
+class CausalSumGradient(Differentiable):
     """The gradients of the sum, themselves differentiable once more."""
 
     @staticmethod
@@ -74,7 +82,7 @@ class CausalSumGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads: Any):
         given = [i for i, tensor in enumerate(ctx.saved_tensors[:9]) if tensor is not None]
-        found = CausalSumCurvature.apply(*ctx.saved_tensors, *grads, ctx.chunk, ctx.total)
+        found = CausalSumCurvature.of(*ctx.saved_tensors, *grads, ctx.chunk, ctx.total)
         second: list[Tensor | None] = [None] * 15
         for i, gradient in zip(given, found, strict=True):
             second[i] = gradient
@@ -87,7 +95,7 @@ class CausalSumGradient(torch.autograd.Function):
         )
 
 
-class CausalSumCurvature(torch.autograd.Function):
+class CausalSumCurvature(Differentiable):
     """The gradients of the gradients, by torch.func from the sums with nothing in place; and there it ends."""
 
     @staticmethod
