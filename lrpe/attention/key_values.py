@@ -1,5 +1,6 @@
 """What a causal softmax attention remembers: the keys and values of all tokens so far."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -36,10 +37,14 @@ class KeyValueState(NamedTuple):
 
     def select(self, rows: Tensor) -> "KeyValueState":
         """The states of some rows of the batch, in that order: for beams, and for batches that shrink."""
-        return KeyValueState(*(None if tensor is None else tensor.index_select(0, rows) for tensor in self))
+        return self.each(lambda tensor: tensor.index_select(0, rows))
 
     def detach(self) -> "KeyValueState":
-        return KeyValueState(*(None if tensor is None else tensor.detach() for tensor in self))
+        return self.each(Tensor.detach)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "KeyValueState":
+        mask = None if self.mask is None else change(self.mask)
+        return KeyValueState(change(self.keys), change(self.values), change(self.positions), mask)
 
 
 class ReservedState:

@@ -1,0 +1,91 @@
+"""A block of the trunk: attention, then a feed-forward layer, each with a norm and a residual."""
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from lrpe.attention.feature_map import choose_feature_map
+from lrpe.attention.key_values import KeyValues
+from lrpe.attention.linear_attention import LinearAttention
+from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.state import DecodingState
+from lrpe.attention.tokens import Tokens
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.feed_forward import FeedForward
+from lrpe.models.norm import NORMS
+
+State = DecodingState | KeyValues
+
+
+class Block(GradientCheckpointingLayer):
+    """x + attention(norm(x)), then x + feed_forward(norm(x)); post-norm has the norm after each sum."""
+
+    def __init__(self, config: LrpeConfig, layer: int):
+        super().__init__()
+        norm = NORMS[config.norm]
+        self.layer, self.pre = layer, config.norm_position == "pre"
+        self.attention = build_attention(config, layer)
+        self.attention_norm = norm(config.hidden_size, eps=config.norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = norm(config.hidden_size, eps=config.norm_eps)
+        self.drop_path = DropPath(config.drop_path_rate)
+
+    def forward(self, x: Tensor, tokens: Tokens, state: State | None = None) -> tuple[Tensor, State | None]:
+        """(batch, n, width) -> the same, and the state after these tokens if attention is causal."""
+        y = self.attention_norm(x, tokens.mask) if self.pre else x
+        y, after = self.attention.attend(y, y, tokens, tokens, state)  # type: ignore[arg-type]  # each its own state
+        x = x + self.drop_path(y)
+        x = x if self.pre else self.attention_norm(x, tokens.mask)
+        x = x + self.drop_path(self.feed_forward(self.feed_forward_norm(x, tokens.mask) if self.pre else x))
+        return x if self.pre else self.feed_forward_norm(x, tokens.mask), after
+
+
+def build_attention(config: LrpeConfig, layer: int) -> LinearAttention | SoftmaxAttention:
+    shared = {
+        "width": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "encoding": config.layer_encoding(layer),
+        "key_heads": config.num_key_value_heads,
+        "head_dim": config.head_dim,
+        "summation": "causal" if config.causal else "bidirectional",
+        "decay": config.layer_decay(),
+        "bias": config.attention_bias,
+        "qkv_bias": config.qkv_bias,
+        "dropout": config.hidden_dropout_prob,
+    }
+    if config.layer_attention(layer) == "softmax":
+        return SoftmaxAttention(**shared, attention_dropout=config.attention_probs_dropout_prob)
+    return LinearAttention(**shared, feature_map=config.feature_map, normalizer=config.normalizer)
+
+
+def defined_tensors(config: LrpeConfig, layer: int) -> dict[str, Tensor]:
+    """The tensors of an attention layer that its configuration defines: angles, bases, permutations, decays, ω."""
+    with torch.device("cpu"):
+        parts: dict[str, object] = {"encoding": config.layer_encoding(layer).build()}
+        if config.layer_attention(layer) == "linear":
+            parts["phi"] = choose_feature_map(config.feature_map, config.head_dim)
+        found = {
+            f"{part}.{name}": tensor
+            for part, module in parts.items()
+            if isinstance(module, nn.Module)
+            for name, tensor in module.state_dict().items()
+        }
+        decay = config.layer_decay() or found.get("encoding.decay")
+        return found if decay is None else found | {"decay.r": torch.as_tensor(decay, dtype=torch.float32)}
+
+
+class DropPath(nn.Module):
+    """Stochastic depth: in training a row's branch is left out with probability ``rate``, else scaled up for it."""
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        keep = 1 - self.rate
+        return x * x.new_empty(len(x), 1, 1).bernoulli_(keep).div_(keep)
+
+    def extra_repr(self) -> str:
+        return f"{self.rate}"

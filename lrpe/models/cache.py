@@ -1,0 +1,106 @@
+"""The cache of a causal model: one state a layer, of a size that does not grow where attention is linear."""
+
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from lrpe.errors import LrpeError
+from lrpe.models.block import State
+
+
+class StateLayer(CacheLayerMixin):
+    """The state of one layer and how many tokens it has seen, padding included."""
+
+    is_compileable = False  # else generate() would make a mask of n × n
+    is_croppable = False
+    is_sliding = False
+    supports_early_init = False
+
+    def __init__(self):
+        super().__init__()
+        self.state: State | None = None
+        self.seen = 0
+
+    def keep(self, state: State | None, tokens: int) -> None:
+        self.state, self.seen = state, self.seen + tokens
+
+    def select(self, rows: Tensor) -> None:
+        if self.state is not None:
+            self.state = self.state.select(rows.to(self.state.position.device))
+
+    def reset(self) -> None:
+        self.state, self.seen = None, 0
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        self.select(beam_idx)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self.select(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        if self.state is not None:
+            rows = torch.arange(len(self.state.position), device=self.state.position.device)
+            self.select(rows.repeat_interleave(repeats))
+
+    def get_seq_length(self, *_: Any) -> int:
+        return self.seen
+
+    def get_max_length(self) -> int:
+        return -1
+
+    def get_max_cache_shape(self) -> int:
+        return -1
+
+    def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
+        new = query_length if isinstance(query_length, int) else len(query_length)
+        return self.seen + new, 0
+
+    def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
+        """Nothing to do: the first prefill makes the state."""
+
+    def update(self, *_: Any, **__: Any) -> NoReturn:
+        raise LrpeError("A state is not a list of keys and values to append to; blocks keep it by StateLayer.keep.")
+
+    def crop(self, *_: Any) -> NoReturn:
+        raise LrpeError(
+            "A state cannot take tokens back. Decode greedily, by sampling or by beams, or without a cache "
+            "(use_cache=False)."
+        )
+
+
+class LrpeCache(Cache):
+    """One state for each layer of a causal model; pass it as ``past_key_values`` to go on with a conversation.
+
+    >>> cache = LrpeCache(layers=2)
+    >>> cache.get_seq_length()
+    0
+    """
+
+    def __init__(self, layers: int, room: int = 0):
+        """``room`` is how many tokens softmax layers reserve memory for; with 0 they grow token by token."""
+        super().__init__(layers=[StateLayer() for _ in range(layers)])
+        self.room = room
+
+    @property
+    def of_layers(self) -> list[StateLayer]:
+        return self.layers  # type: ignore[return-value]
+
+    @property
+    def states(self) -> list[State | None]:
+        return [layer.state for layer in self.of_layers]
+
+    def get_seq_length(self, layer_idx: int = 0, *_: Any) -> int:
+        return self.of_layers[layer_idx].seen
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all states."""
+        tensors = [tensor for state in self.states if state is not None for tensor in state_tensors(state)]
+        return sum(tensor.nbytes for tensor in tensors)
+
+
+def state_tensors(state: State) -> list[Tensor]:
+    values = state if isinstance(state, tuple) else vars(state).values()
+    return [value for value in values if isinstance(value, Tensor)]

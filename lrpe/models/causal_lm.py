@@ -1,0 +1,81 @@
+"""The language model that predicts the next token."""
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import GenerationMixin
+from transformers.generation.configuration_utils import GenerationMode
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.utils.generic import can_return_tuple
+
+from lrpe.errors import LrpeError, require
+from lrpe.models.cache import LrpeCache
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+
+TAKES_TOKENS_BACK = (GenerationMode.CONTRASTIVE_SEARCH, GenerationMode.ASSISTED_GENERATION)
+
+
+class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
+    """A causal trunk and an output layer; ``generate`` decodes from a cache that does not grow."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+    causal_by_default = True
+
+    def __init__(self, config: LrpeConfig):
+        super().__init__(config)
+        require(bool(self.config.causal), "A language model sees no token after its own; got causal=False.")
+        self.model = LrpeModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: LrpeCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """Logits (batch, n, vocab_size), of the last ``logits_to_keep`` tokens if that is not 0.
+
+        With ``labels``, the input itself and -100 where nothing is to be predicted, the loss of the next tokens.
+        """
+        output = self.model(
+            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache=use_cache, **kwargs
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep  # -0: all
+        logits = self.lm_head(output.last_hidden_state[:, kept])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        return CausalLMOutputWithPast(loss, logits, output.past_key_values, output.hidden_states)
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    def _prepare_cache_for_generation(  # type: ignore[override]
+        self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *_: Any
+    ) -> None:
+        """generate() starts from an empty LrpeCache with room for all it may generate, unless it is given one."""
+        if generation_config.cache_implementation not in (None, "dynamic", "static"):
+            raise LrpeError(
+                f"The cache of this model is an LrpeCache; cache_implementation="
+                f"{generation_config.cache_implementation!r} has none to offer. Leave it out."
+            )
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache:
+            model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
+
+    def _validate_generation_mode(self, generation_mode, generation_config, generation_mode_kwargs) -> None:
+        if generation_mode in TAKES_TOKENS_BACK:
+            raise LrpeError(
+                f"{generation_mode.value} takes tokens back, and the state of a linear attention cannot. Generate "
+                "greedily, by sampling or by beams."
+            )
+        super()._validate_generation_mode(generation_mode, generation_config, generation_mode_kwargs)  # type: ignore

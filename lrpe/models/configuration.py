@@ -1,0 +1,249 @@
+"""LrpeConfig: a whole model in words and numbers, as Hugging Face's config.json."""
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers import PreTrainedConfig
+from transformers.activations import ACT2FN
+
+from lrpe.attention.decay import spread_decay
+from lrpe.attention.feature_map import FEATURE_MAPS
+from lrpe.attention.normalizer import NORMALIZERS
+from lrpe.encodings.config import EncodingConfig
+from lrpe.encodings.family import configure
+from lrpe.errors import LrpeError, require, unknown_name
+
+FORMAT = 1
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "feature_map": tuple(FEATURE_MAPS),
+    "normalizer": NORMALIZERS,
+    "absolute_positions": (None, "sinusoidal", "learned"),
+    "position_layout": ("sequence", "grid", "diagonal"),
+    "norm": ("rms", "layer", "batch"),
+    "norm_position": ("pre", "post"),
+    "pooling": ("mean", "last", "first"),
+}
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+SIZES += ("intermediate_size", "max_position_embeddings", "patch_size", "num_channels", "num_labels")
+RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "drop_path_rate")
+OF_THE_LIBRARY = {
+    "model_type",
+    "auto_map",
+    "name_or_path",
+    "_name_or_path",
+    "_commit_hash",
+    "torch_dtype",
+    "num_labels",
+}
+OF_THE_LIBRARY |= {"attn_implementation", "output_attentions", "experts_implementation", "quantization_config"}
+
+
+class LrpeConfig(PreTrainedConfig):
+    """The configuration of every model here; the default is a linear language model that needs no further choosing.
+
+    Args:
+        vocab_size: tokens that there are.
+        hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: of the trunk.
+        num_key_value_heads: heads of keys and values, a divisor of the heads; as many if None.
+        head_dim: hidden_size / num_attention_heads if None.
+        attention: "linear" or "softmax"; a list has one for each layer.
+        encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0}; or
+            the fields of an EncodingConfig. Layers draw different Householder vectors and permutations from its seed.
+            A list has one for each layer, taken as it is.
+        feature_map, normalizer: of linear attention; see docs/choosing.md.
+        decay: "spread" (one r a head from some tokens to thousands), a list of one r a key head, or None.
+        causal: whether a token sees those after it; None is what the model's head needs.
+        absolute_positions: None, "sinusoidal" or "learned" (of ``max_position_embeddings``), added to the embeddings.
+        position_layout: of images: "sequence" (row by row), "grid" (row and column), "diagonal" (row + column).
+        norm: "rms", "layer" or "batch", which ignores padding.
+        norm_position: "pre" or "post".
+        embedding_norm: whether the embeddings are normalised.
+        hidden_act: of the feed-forward layer, by its name in transformers.
+        gated: whether that layer is gated: act(gate) · up.
+        attention_bias, mlp_bias: of the projections; qkv_bias: of queries, keys and values, as attention_bias if None.
+        tie_word_embeddings: whether the output layer is the embedding.
+        hidden_dropout_prob, attention_probs_dropout_prob (of softmax attention), drop_path_rate.
+        pooling: of classifiers: "mean", "last" or "first" (an image gets a class token in front).
+        classifier_hidden_size: of a tanh layer before the labels; none if None.
+        image_size, patch_size, num_channels: of an image model, which takes patches for tokens; None for text.
+        norm_eps, initializer_range, seed: as they say; the seed is that of the encodings.
+        format: of this configuration; older ones are read, newer ones refused.
+
+    >>> LrpeConfig(encoding="type1", num_hidden_layers=2).layer_encoding(1).matrix
+    'unitary'
+    """
+
+    model_type = "lrpe"
+    keys_to_ignore_at_inference = ["past_key_values"]
+
+    def __init__(
+        self,
+        vocab_size: int = 50257,
+        hidden_size: int = 768,
+        num_hidden_layers: int = 12,
+        num_attention_heads: int = 12,
+        num_key_value_heads: int | None = None,
+        head_dim: int | None = None,
+        intermediate_size: int = 2048,
+        max_position_embeddings: int = 2048,
+        attention: str | list[str] = "linear",
+        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = "type2",
+        feature_map: str = "elu+1",
+        normalizer: str = "output-rms",
+        decay: str | list[float] | None = "spread",
+        causal: bool | None = None,
+        absolute_positions: str | None = None,
+        position_layout: str = "sequence",
+        norm: str = "rms",
+        norm_position: str = "pre",
+        norm_eps: float = 1e-5,
+        embedding_norm: bool = False,
+        hidden_act: str = "silu",
+        gated: bool = True,
+        attention_bias: bool = False,
+        qkv_bias: bool | None = None,
+        mlp_bias: bool = False,
+        tie_word_embeddings: bool = True,
+        hidden_dropout_prob: float = 0.0,
+        attention_probs_dropout_prob: float = 0.0,
+        drop_path_rate: float = 0.0,
+        pooling: str = "mean",
+        classifier_hidden_size: int | None = None,
+        image_size: int | None = None,
+        patch_size: int = 16,
+        num_channels: int = 3,
+        initializer_range: float = 0.02,
+        seed: int = 0,
+        use_cache: bool = True,
+        pad_token_id: int | None = None,
+        bos_token_id: int | None = None,
+        eos_token_id: int | list[int] | None = None,
+        format: int = FORMAT,
+        **kwargs: Any,
+    ):
+        fields = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.num_key_value_heads = num_key_value_heads or num_attention_heads
+        self.head_dim = head_dim or hidden_size // max(num_attention_heads, 1)
+        known = set(fields) | set(PreTrainedConfig().to_dict()) | OF_THE_LIBRARY
+        for name in kwargs:
+            if name not in known and not name.startswith("_"):
+                raise unknown_name("field of LrpeConfig", name, sorted(fields))
+        shared = ("tie_word_embeddings", "pad_token_id", "bos_token_id", "eos_token_id")  # older bases set these too
+        super().__init__(**kwargs | {name: fields[name] for name in shared})
+        self.check()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
+        return super().from_dict(upgrade(config_dict), **kwargs)
+
+    def check(self) -> None:
+        """Every law that the fields obey, before anything is built from them."""
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, str(getattr(self, name)), [str(choice) for choice in allowed])
+        for name in SIZES:
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            require(whole, f"{name} is a whole number of 1 or more; got {name}={value!r}.")
+        for name in RATES:
+            require(0 <= getattr(self, name) < 1, f"{name} is a rate in [0, 1); got {getattr(self, name)!r}.")
+        if self.hidden_act not in ACT2FN:
+            raise unknown_name("activation", self.hidden_act, list(ACT2FN))
+        require(
+            self.num_attention_heads % self.num_key_value_heads == 0,
+            f"Every key head serves as many queries, so num_key_value_heads divides num_attention_heads; got "
+            f"{self.num_key_value_heads} and {self.num_attention_heads}.",
+        )
+        require(
+            self.image_size is not None or self.position_layout == "sequence",
+            f"Tokens of text stand in a sequence; position_layout={self.position_layout!r} is of images (image_size).",
+        )
+        require(
+            self.image_size is None or self.image_size % self.patch_size == 0,
+            f"An image is cut into whole patches; got image_size={self.image_size}, patch_size={self.patch_size}.",
+        )
+        for layer in range(self.num_hidden_layers):
+            self.check_layer(layer)
+
+    def check_layer(self, layer: int) -> None:
+        kind, encoding, decay = self.layer_attention(layer), self.layer_encoding(layer), self.layer_decay()
+        if kind not in ("linear", "softmax"):
+            raise unknown_name("kind of attention", str(kind), ["linear", "softmax"])
+        require(
+            decay is None or encoding.decay is None,
+            f"The encoding of layer {layer} brings its own decay; pass decay=None beside it.",
+        )
+        require(
+            (decay is None and encoding.decay is None) or encoding.axes == 1,
+            "A decay counts steps along a sequence; position_layout='grid' has two axes. Pass decay=None.",
+        )
+
+    def layer_attention(self, layer: int) -> str:
+        return self.of_layer("attention", layer)
+
+    def layer_encoding(self, layer: int) -> EncodingConfig:
+        """The encoding of one layer."""
+        choice = self.of_layer("encoding", layer)
+        fields: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
+        name, axes = fields.pop("name", None), 2 if self.position_layout == "grid" else 1
+        given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | fields
+        given["length"] = fields.get("length") or self.max_position_embeddings
+        if name in ("per", "spe"):
+            given.setdefault("heads", self.num_key_value_heads)
+        if name != "per":  # PermuteFormer's layers are alike
+            as_given = isinstance(self.encoding, list) and "seed" in fields
+            given["seed"] = fields.get("seed", self.seed) + (0 if as_given else 1000 * layer)
+        found = EncodingConfig.from_dict(given) if name is None else configure(name, **given)
+        require(
+            found.head_dim == self.head_dim and found.axes == axes,
+            f"The encoding of layer {layer} has head_dim={self.head_dim} and axes={axes} in this model; got "
+            f"head_dim={found.head_dim}, axes={found.axes}.",
+        )
+        return found
+
+    def layer_decay(self) -> list[float] | None:
+        """r of each key head, or None."""
+        if self.decay == "spread":
+            return spread_decay(self.num_key_value_heads)
+        if isinstance(self.decay, str):
+            raise unknown_name("decay", self.decay, ["spread", "a list of numbers", "None"])
+        if self.decay is not None:
+            require(
+                len(self.decay) == self.num_key_value_heads and all(0 < r <= 1 for r in self.decay),
+                f"A decay has one r in (0, 1] for each of {self.num_key_value_heads} key heads; got {self.decay}.",
+            )
+        return self.decay
+
+    def of_layer(self, name: str, layer: int) -> Any:
+        value = getattr(self, name)
+        if not isinstance(value, list):
+            return value
+        require(
+            len(value) == self.num_hidden_layers,
+            f"A list of {name} has one for each of {self.num_hidden_layers} layers; got {len(value)}.",
+        )
+        return value[layer]
+
+    def settled(self, causal: bool) -> "LrpeConfig":
+        """This configuration with ``causal`` decided: as it is given, else as the head asks."""
+        if self.causal is None:
+            self.causal = causal
+        return self
+
+
+def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration of any older format as those of this one."""
+    kind, version = values.get("model_type", "lrpe"), values.get("format", FORMAT)
+    if kind != "lrpe":
+        raise LrpeError(f"This configuration is of model_type {kind!r}, not 'lrpe'. Load it by AutoConfig.")
+    require(
+        isinstance(version, int) and version <= FORMAT,
+        f"This lrpe reads configurations up to format {FORMAT}; got format={version!r}. A newer lrpe wrote it.",
+    )
+    for number in range(version, FORMAT):
+        values = UPGRADES[number](values) | {"format": number + 1}
+    return values

@@ -1,0 +1,41 @@
+"""One label for each token of a text."""
+
+from typing import Any
+
+from torch import Tensor
+from transformers.modeling_outputs import TokenClassifierOutput
+from transformers.utils.generic import can_return_tuple
+
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.pooling import Classifier
+from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+
+
+class LrpeForTokenClassification(LrpePreTrainedModel):
+    """A trunk and a classifier of every token."""
+
+    def __init__(self, config: LrpeConfig):
+        super().__init__(config)
+        self.model = LrpeModel(config)
+        self.classifier = Classifier(config, config.hidden_size)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> TokenClassifierOutput:
+        """Logits (batch, n, num_labels); ``labels`` are (batch, n) integers, and -100 for tokens without one."""
+        output = self.model(
+            input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, **{"use_cache": False} | kwargs
+        )
+        logits = self.classifier(output.last_hidden_state)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, self.config, **kwargs)
+        return TokenClassifierOutput(loss, logits, output.hidden_states)

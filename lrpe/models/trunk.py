@@ -1,0 +1,202 @@
+"""The trunk that all models share: embeddings, blocks, a last norm."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.utils.generic import can_return_tuple
+
+from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.tokens import Tokens, place, read_tokens
+from lrpe.errors import LrpeError, require
+from lrpe.models.block import Block, State, defined_tensors
+from lrpe.models.cache import LrpeCache
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.embedding import PatchEmbedding, TokenPositions, check_token_ids
+from lrpe.models.norm import NORMS
+
+
+class LrpePreTrainedModel(PreTrainedModel):
+    """What transformers has to know of our models, and how their weights begin."""
+
+    config_class = LrpeConfig
+    config: LrpeConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Block"]
+    _skip_keys_device_placement = ["past_key_values"]
+    _is_stateful = True
+    _supports_sdpa = True  # softmax attention is torch's own
+    _can_compile_fullgraph = False
+    _supports_context_parallel = False
+
+    causal_by_default = False
+
+    def __init__(self, config: LrpeConfig, *args: Any, **kwargs: Any):
+        if not isinstance(config, LrpeConfig):
+            raise LrpeError(f"{type(self).__name__} is built from an LrpeConfig; got {type(config).__name__}.")
+        config.check()
+        super().__init__(config.settled(self.causal_by_default), *args, **kwargs)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        std = self.config.initializer_range
+        if isinstance(module, nn.Linear):
+            init.normal_(module.weight, std=std)
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=std)
+        elif isinstance(module, PatchEmbedding) and module.class_token is not None:
+            init.normal_(module.class_token, std=std)
+        elif isinstance(module, (nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d)):
+            reset_norm(module)
+
+    def initialize_weights(self) -> None:
+        """Weights that no file brought; and after them what the configuration defines, which is drawn from its seed."""
+        super().initialize_weights()
+        for block in (module for module in self.modules() if isinstance(module, Block)):
+            own = block.attention.state_dict(keep_vars=True)
+            for name, value in defined_tensors(self.config, block.layer).items():
+                init.copy_(own[name], value)
+
+
+def reset_norm(norm: nn.Module) -> None:
+    values = norm.state_dict(keep_vars=True)
+    for name, value in values.items():
+        (init.ones_ if name in ("weight", "running_var") else init.zeros_)(value)
+
+
+class LrpeModel(LrpePreTrainedModel):
+    """Tokens, or the patches of an image, to hidden states."""
+
+    causal_by_default = True
+
+    def __init__(self, config: LrpeConfig):
+        super().__init__(config)
+        image, width = config.image_size is not None, config.hidden_size
+        self.embed_tokens = None if image else nn.Embedding(config.vocab_size, width, config.pad_token_id)
+        self.embed_patches = PatchEmbedding(config) if image else None
+        added = config.absolute_positions is not None and not image
+        self.absolute = TokenPositions(config) if added else None
+        norm = NORMS[config.norm]
+        self.embedding_norm = norm(width, eps=config.norm_eps) if config.embedding_norm else None
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        blocks = [Block(config, layer) for layer in range(config.num_hidden_layers)]
+        self.layers = cast(Sequence[Block], nn.ModuleList(blocks))
+        self.norm = norm(width, eps=config.norm_eps) if config.norm_position == "pre" else None
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: LrpeCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        seq_idx: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPast:
+        """Hidden states (batch, n, hidden_size) of one of ``input_ids``, ``inputs_embeds`` and ``pixel_values``.
+
+        ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also speak of the tokens before. Packed
+        sequences are told by ``seq_idx`` (a number a token) or ``cu_seq_lens_q`` (boundaries in one row).
+        """
+        check_kwargs(kwargs)
+        x, position_ids = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
+        cache = self.choose_cache(past_key_values, use_cache)
+        states: list[State | None] = [None] * len(self.layers) if cache is None else self.start(cache, len(x))
+        mask = None if attention_mask is None else of_new_tokens(attention_mask, x.shape[1])
+        axes = 2 if self.config.position_layout == "grid" else 1
+        decays = any(block.attention.decay.r is not None for block in self.layers)
+        tokens = read_tokens(x, axes, position_ids, mask, seq_idx, cu_seq_lens_q, states[0], decays)
+        x = x if self.absolute is None else self.absolute(x, place(tokens, x))
+        x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
+        x, seen = self.run(self.dropout(x), tokens, states, cache)
+        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        hidden = (*seen, x) if wanted else None
+        return BaseModelOutputWithPast(last_hidden_state=x, past_key_values=cache, hidden_states=hidden)  # type: ignore
+
+    def run(
+        self, x: Tensor, tokens: Tokens, states: list[State | None], cache: LrpeCache | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The blocks and the last norm; and what went into each block."""
+        seen = []
+        for index, block in enumerate(self.layers):
+            seen.append(x)
+            x, after = block(x, tokens, states[index])
+            if cache is not None:
+                cache.of_layers[index].keep(after, x.shape[1])
+        return (x if self.norm is None else self.norm(x, tokens.mask)), seen
+
+    def embed(self, ids: Tensor | None, embedded: Tensor | None, pixels: Tensor | None, positions: Tensor | None):
+        """The hidden states that the first block takes, and their positions if they are known."""
+        given = [x for x in (ids, embedded, pixels) if x is not None]
+        require(
+            len(given) == 1,
+            f"A model takes one of input_ids, inputs_embeds and pixel_values; got {len(given) or 'none'} of them.",
+        )
+        if embedded is not None:
+            return embedded, positions
+        if pixels is not None:
+            if self.embed_patches is None:
+                raise LrpeError("This is a model of text: it takes input_ids. Set image_size for one of images.")
+            return self.embed_patches(pixels)
+        if self.embed_tokens is None or ids is None:
+            raise LrpeError("This is a model of images: it takes pixel_values.")
+        require(ids.ndim == 2, lambda: f"input_ids are (batch, n); got {tuple(ids.shape)}.")
+        check_token_ids(ids, self.embed_tokens.num_embeddings)
+        return self.embed_tokens(ids), positions
+
+    def choose_cache(self, given: LrpeCache | None, use_cache: bool | None) -> LrpeCache | None:
+        """The cache to go on with: the one that is given, a new one if it is wanted, or none."""
+        if given is not None and not isinstance(given, LrpeCache):
+            raise LrpeError(f"past_key_values is an LrpeCache, as the model returns it; got {type(given).__name__}.")
+        if given is not None and not self.config.causal:
+            raise LrpeError("Only a causal model goes on from a cache; this one sees both ways.")
+        checkpointing = self.gradient_checkpointing and self.training
+        wanted = (self.config.use_cache and not self.training) if use_cache is None else use_cache
+        if not self.config.causal or checkpointing or (given is None and not wanted):
+            return None
+        cache = LrpeCache(len(self.layers)) if given is None else given
+        require(
+            len(cache.layers) == len(self.layers),
+            f"The cache of this model has {len(self.layers)} layers; got one of {len(cache.layers)}.",
+        )
+        return cache
+
+    def start(self, cache: LrpeCache, batch: int) -> list[State | None]:
+        """The states of a cache; softmax layers of an empty one reserve the room that it asks for."""
+        for layer, block in zip(cache.of_layers, self.layers, strict=True):
+            if layer.state is None and cache.room and isinstance(block.attention, SoftmaxAttention):
+                layer.state = block.attention.reserve(batch, cache.room)
+        return cache.states
+
+
+def of_new_tokens(mask: Tensor, n: int) -> Tensor | None:
+    """The mask of the last n tokens, (batch, n); None if all of them are real."""
+    require(
+        mask.ndim == 2 and mask.shape[1] >= n,
+        lambda: f"attention_mask is (batch, n) or, with a cache, longer; got {tuple(mask.shape)} for {n} tokens.",
+    )
+    new = mask[:, mask.shape[1] - n :] != 0
+    if torch.compiler.is_compiling():
+        return new
+    return None if bool(new.all()) else new
+
+
+def check_kwargs(kwargs: dict[str, Any]) -> None:
+    """What transformers passes along is let through; what a user asks for and cannot have is refused."""
+    require(
+        not kwargs.get("output_attentions"),
+        "Linear attention never forms its weights, so there are none to put out: output_attentions=False.",
+    )
