@@ -59,14 +59,24 @@ class Identity(Basis):
 
 
 class OddEven(Basis):
-    """The interleaving y[2k] = x[k], y[2k+1] = x[⌈d/2⌉ + k]: the paper's "Permutation" P.
+    """The interleaving y[2k] = x[k], y[2k+1] = x[⌈w/2⌉ + k] of the first w features: the paper's "Permutation" P.
 
-    Rotating neighbours after it gives the scores of Llama's layout, which rotates x[k] with x[d/2 + k].
+    Rotating neighbours after it gives the scores of Llama's layout, which rotates x[k] with x[w/2 + k]; w = d unless
+    ``width`` says otherwise, as it does for GPT-NeoX's, which rotates the first features alone.
     """
+
+    def __init__(self, dim: int, width: int | None = None):
+        super().__init__(dim)
+        self.width = dim if width is None else width
+        require(0 <= self.width <= dim, f"The first w features of d interleave, so 0 ≤ w ≤ d; got w={width}, d={dim}.")
 
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
         k = torch.arange(self.dim)
-        return (torch.where(k % 2 == 0, k // 2, (self.dim + 1) // 2 + k // 2),)
+        interleaved = torch.where(k % 2 == 0, k // 2, (self.width + 1) // 2 + k // 2)
+        return (torch.where(k < self.width, interleaved, k),)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         return Gather.apply(x, table[0].to(x.device))
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() if self.width == self.dim else f"{super().extra_repr()}, width={self.width}"

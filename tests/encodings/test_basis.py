@@ -103,6 +103,15 @@ def test_odd_even_interleaves_the_halves(dim):
     assert_close(y[1::2], halves[1])
 
 
+@given(dims, st.data())
+def test_odd_even_of_a_width_leaves_the_features_after_it(dim, data):
+    width = data.draw(st.integers(0, dim))
+    x = torch.arange(dim, dtype=torch.float64)
+    y = OddEven(dim, width)(x)
+    assert_close(y[width:], x[width:])
+    assert_close(y[:width], OddEven(width)(x[:width]) if width else x[:0])
+
+
 @given(dim=dims, seed=seeds)
 def test_fourier_is_the_orthonormal_fft(dim, seed):
     x = features(3, dim, seed=seed)
@@ -153,6 +162,7 @@ def test_a_matrix_that_is_not_unitary_is_refused(P):
         (lambda: Householder(4, 5), ["reflections=5", "dim=4"]),
         (lambda: Householder(4, 0), ["reflections=0", "dim=4"]),
         (lambda: Identity(0), ["dim=0"]),
+        (lambda: OddEven(4, 6), ["w=6", "d=4"]),
         (lambda: LearnedOrthogonal(-1), ["dim=-1"]),
     ],
 )

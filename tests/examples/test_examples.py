@@ -49,6 +49,14 @@ def test_a_model_swapped_to_linear_attention_learns_the_order_of_two_marks(run):
     assert int(printed.partition("Right on ")[2].partition("%")[0]) > 80
 
 
+def test_a_patched_transformers_model_starts_where_it_was_and_learns_with_linear_attention(run):
+    printed = run("patch_a_transformers_model.py", "--steps", "10")
+    assert float(printed.partition("differ by ")[2].split()[0]) < 1e-5
+    swapped, trained = (float(printed.partition(f"{word} ")[2].split()[0]) for word in ("softmax,", "swap,"))
+    assert trained < swapped
+    assert "It generated 20 tokens from a state of 1,088 numbers" in printed
+
+
 def test_every_row_of_the_comparison_trains_and_a_saved_run_is_not_run_again(run, tmp_path):
     options = ("--steps", "1", "--processes", "1", "--save", str(tmp_path / "runs.json"))
     first = run("compare_normalizers.py", *options)
