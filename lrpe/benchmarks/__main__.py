@@ -3,11 +3,16 @@
 import json
 import sys
 
-from lrpe.benchmarks import attention, encoding, length
+from lrpe.benchmarks import attention, decode, encoding, length
 from lrpe.benchmarks.process import pin
 from lrpe.errors import LrpeError
 
-BENCHMARKS = {"attention": attention.measure, "encoding": encoding.measure, "length": length.measure}
+BENCHMARKS = {
+    "attention": attention.measure,
+    "decode": decode.measure,
+    "encoding": encoding.measure,
+    "length": length.measure,
+}
 
 
 def main(request: str) -> None:

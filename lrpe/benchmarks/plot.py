@@ -51,7 +51,7 @@ def attention_chart(result: dict[str, Any]):
     points = base.mark_point(size=90, filled=True, opacity=1).encode(x=x, color=verdict_color(alt), shape=shape)
     labels = base.mark_text(align="left", dx=10).encode(x=alt.X("edge:Q", title="figure ÷ goal"), text="label:N")
     goal = alt.Chart(alt.Data(values=[{"relative": 1}])).mark_rule(strokeDash=[4, 4]).encode(x="relative:Q")
-    title = alt.Title("Attention: each figure beside its goal", subtitle=subtitle(result))
+    title = alt.Title(f"{result['benchmark'].capitalize()}: each figure beside its goal", subtitle=subtitle(result))
     return (goal + spread + points + labels).properties(width=480, height=22 * len(rows), title=title)
 
 
@@ -107,4 +107,8 @@ def subtitle(result: dict[str, Any]) -> list[str]:
     return [*lines, "quick: tiny shapes, which say nothing about speed"] if result["quick"] else lines
 
 
-CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {"attention": attention_chart, "length": length_chart}
+CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "attention": attention_chart,
+    "decode": attention_chart,
+    "length": length_chart,
+}

@@ -64,6 +64,33 @@ class BenchAttention:
 
 
 @dataclass(frozen=True)
+class BenchDecode:
+    """Time a whole language model that reads a long prompt and writes on, beside softmax with a static cache.
+
+    Every row has a goal, a figure, and "pass" or "short".
+
+    Attributes:
+        threads: threads to compute with, each on a processor of its own.
+        rounds: how often the prompt is read; 3 if not given, and 1 with --quick.
+        quick: a tiny model, to see that everything runs.
+        json: print JSON instead of the table.
+        plot: draw the table to a .png, .svg or .html file.
+        save: write PATH.json and PATH.txt as well.
+    """
+
+    threads: int = 1
+    rounds: int | None = None
+    quick: bool = False
+    json: bool = False
+    plot: Path | None = None
+    save: Path | None = None
+
+    def run(self) -> int:
+        options = {"quick": self.quick, "rounds": self.rounds}
+        return measure_and_show("decode", self.threads, options, self.json, self.save, self.plot)
+
+
+@dataclass(frozen=True)
 class BenchLength:
     """Time and memory of a forward pass as the text grows, beside softmax attention and the matrix.
 

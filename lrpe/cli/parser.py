@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol, get_type_hints
 import docstring_parser
 from jsonargparse import ArgumentParser
 
-from lrpe.cli.bench import BenchAttention, BenchEncoding, BenchLength
+from lrpe.cli.bench import BenchAttention, BenchDecode, BenchEncoding, BenchLength
 from lrpe.cli.verify import Verify
 
 Words = tuple[str, ...]  # ("bench", "encoding")
@@ -35,7 +35,7 @@ VERBS: dict[str, type | Group] = {
     "verify": Verify,
     "bench": Group(
         "Measure speed, as ratios to a limit of the machine and beside peers.",
-        {"encoding": BenchEncoding, "attention": BenchAttention, "length": BenchLength},
+        {"encoding": BenchEncoding, "attention": BenchAttention, "decode": BenchDecode, "length": BenchLength},
     ),
 }
 

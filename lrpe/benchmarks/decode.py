@@ -1,0 +1,169 @@
+"""A whole language model that reads a prompt and writes on: linear attention beside softmax with a static cache."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.benchmarks.lines import Line, judge, line_table
+from lrpe.benchmarks.process import describe_settings, settings
+from lrpe.benchmarks.stamp import describe, stamp
+from lrpe.benchmarks.timing import Task, busy, clock, interleave, summarise
+from lrpe.errors import require
+
+TOLERANCE = 1e-3  # of float32 logits, relative to the largest: token by token against the whole text at once
+
+
+@dataclass(frozen=True)
+class Sizes:
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    vocabularies: tuple[int, ...]
+    prompt: int
+    tokens: int
+
+
+FULL = Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512)
+QUICK = Sizes(32, 2, 2, 64, (256, 300), 64, 32)
+PROMPT_GOAL, TOKEN_GOAL, CACHE_GOAL = 1 / 5, 1 / 2.5, 1.0
+BLOCKS = 8  # the tokens are written in so many turns, one side beside the other
+
+
+@dataclass(frozen=True)
+class DecodeResult:
+    quick: bool
+    rounds: int
+    settings: dict[str, Any]
+    stamp: dict[str, Any]
+    sizes: Sizes
+    lines: list[Line]
+    agreement: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"benchmark": "decode", **asdict(self)}
+
+    def __str__(self) -> str:
+        return "\n\n".join([heading(self), line_table(self.lines), "\n".join(remarks(self))])
+
+
+@torch.inference_mode()
+def measure(quick: bool = False, rounds: int | None = None) -> DecodeResult:
+    """Check that each side writes what it would without a cache, then time them side by side."""
+    rounds, sizes = rounds or (1 if quick else 3), QUICK if quick else FULL
+    marks, lines, apart = stamp("transformers"), [], 0.0
+    for vocabulary in sizes.vocabularies:
+        sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")}
+        apart = max(apart, *(check_cache(model, vocabulary) for model in sides.values()))
+        for line in measure_sides(sides, vocabulary, sizes, rounds):
+            print(f"{line.row}, {line.at}: {line} {line.verdict}".rstrip(), file=sys.stderr, flush=True)
+            lines.append(line)
+    return DecodeResult(quick, rounds, settings(), marks, sizes, lines, apart)
+
+
+def build(kind: str, vocabulary: int, sizes: Sizes):
+    """The default model; or the same with softmax attention, RoPE, and no decay, which would only slow it."""
+    from lrpe.models import LrpeConfig, LrpeForCausalLM
+
+    torch.manual_seed(0)
+    chosen = {} if kind == "linear" else {"attention": "softmax", "encoding": "rope", "decay": None}
+    config = LrpeConfig(
+        vocab_size=vocabulary,
+        hidden_size=sizes.width,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=sizes.inner,
+        **chosen,
+    )
+    return LrpeForCausalLM(config).eval()
+
+
+def check_cache(model: Any, vocabulary: int) -> float:
+    """How far logits from the cache are from those of the whole text; an error if that is further than allowed."""
+    ids = draw(vocabulary, 40)
+    whole = model(ids, use_cache=False).logits
+    parts, cache = [], empty_cache(model, 40)
+    for part in (ids[:, :33], *ids[:, 33:].split(1, 1)):
+        parts.append(model(part, past_key_values=cache).logits)
+    apart = float((torch.cat(parts, 1) - whole).abs().max() / whole.abs().max())
+    require(apart <= TOLERANCE, f"Only a cache that gives the same logits is timed; these differ by {apart:.1e}.")
+    return apart
+
+
+def measure_sides(sides: dict[str, Any], vocabulary: int, sizes: Sizes, rounds: int) -> Iterator[Line]:
+    ids, room, at = draw(vocabulary, sizes.prompt), sizes.prompt + 2 * sizes.tokens, f"vocabulary {vocabulary}"
+    caches = {kind: empty_cache(model, room) for kind, model in sides.items()}
+
+    def read(kind: str) -> Tensor:
+        caches[kind].reset()
+        return sides[kind](ids, past_key_values=caches[kind], logits_to_keep=1).logits
+
+    task = Task("prompt", lambda: read("linear"))
+    timing = interleave([task], lambda: read("softmax"), rounds, calls=1)
+    prompt = timing.figures["prompt"]
+    yield Line(
+        f"prompt of {sizes.prompt} tokens ÷ softmax", at, PROMPT_GOAL, judge(prompt.ratio, PROMPT_GOAL),
+        prompt.ratio, prompt.low, prompt.high, prompt.seconds, timing.processor_share,
+    )  # fmt: skip
+    before = caches["linear"].nbytes
+    pairs = [write_beside(sides, caches, sizes.tokens // BLOCKS) for _ in range(BLOCKS + 1)][1:]  # the first warms up
+    step = summarise(pairs)
+    yield Line(
+        f"each of {sizes.tokens} tokens after it ÷ softmax", at, TOKEN_GOAL, judge(step.ratio, TOKEN_GOAL),
+        step.ratio, step.low, step.high, step.seconds,
+    )  # fmt: skip
+    grown = caches["linear"].nbytes / before
+    yield Line("cache after the tokens ÷ before them", at, CACHE_GOAL, judge(grown, CACHE_GOAL), grown)
+    share = caches["linear"].nbytes / caches["softmax"].nbytes
+    yield Line("cache ÷ softmax's", at, None, "", share)
+
+
+def write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> tuple[float, float]:
+    """Linear ÷ softmax, and linear's seconds a token, over a turn of greedy decoding by each."""
+    seconds = {}
+    for kind, model in sides.items():
+        token = draw(256, 1)
+        start = clock()
+        for _ in range(tokens):
+            token = model(token, past_key_values=caches[kind]).logits.argmax(-1)
+        seconds[kind] = (clock() - start) / tokens
+    return seconds["linear"] / seconds["softmax"], seconds["linear"]
+
+
+def empty_cache(model: Any, room: int):
+    from lrpe.models import LrpeCache
+
+    return LrpeCache(model.config.num_hidden_layers, room)
+
+
+def draw(vocabulary: int, n: int) -> Tensor:
+    return torch.randint(vocabulary, (1, n), generator=torch.Generator().manual_seed(0))
+
+
+def heading(result: DecodeResult) -> str:
+    sizes = result.sizes
+    lines = [
+        "A language model at work: linear attention's time ÷ softmax's, in float32; less is better.",
+        f"{sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, gated feed-forward of {sizes.inner}, batch 1.",
+        f"Medians of {result.rounds} prompts and of {BLOCKS} turns of tokens, quartiles in brackets.",
+        describe(result.stamp),
+        describe_settings(result.settings),
+    ]
+    if result.quick:
+        lines.append("Quick: the model is tiny, so these figures say that it runs and nothing about speed.")
+    return "\n".join(lines)
+
+
+def remarks(result: DecodeResult) -> list[str]:
+    sizes = result.sizes
+    flops = 2 * sizes.prompt * sizes.layers * (4 * sizes.width**2 + 3 * sizes.width * sizes.inner)
+    return [
+        "Linear is LrpeConfig() at these sizes; softmax is the same with SDPA, RoPE, no decay, and a cache reserved.",
+        f"Before they were timed, both gave the logits of the whole text from their caches, to {result.agreement:.0e}.",
+        f"Both multiply by the same weights: {flops / 1e9:.0f} GFLOP for the prompt, which no attention can save.",
+        *busy(min(line.processor_share for line in result.lines)),
+    ]
