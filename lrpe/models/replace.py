@@ -6,17 +6,18 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedModel
 
+from lrpe.attention.layer import choose_encoding
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.encoded import encode_instead
 from lrpe.models.projections import SelfAttention, read_attention
-from lrpe.models.rotary import let_positions_through, rotary_encoding, rotary_of
-from lrpe.models.stand_in import IMPLEMENTATION, Linear, Softmax, StandIn
+from lrpe.models.rotary import PackedPositions, Positions, pass_on, rotary_encoding, rotary_of
+from lrpe.models.stand_in import IMPLEMENTATION, Fitted, FittedLinearAttention, FittedSoftmaxAttention, StandIn
 
 Model = TypeVar("Model", bound=PreTrainedModel)
-KINDS: dict[str, type[Linear] | type[Softmax]] = {"linear": Linear, "softmax": Softmax}
+KINDS: dict[str, type[Fitted]] = {"linear": FittedLinearAttention, "softmax": FittedSoftmaxAttention}
 
 
 def replace_rotary(model: Model, encoding: str | EncodingConfig | None = None) -> Model:
@@ -31,15 +32,10 @@ def replace_rotary(model: Model, encoding: str | EncodingConfig | None = None) -
         f"{type(model).__name__} has no rotary encoding to replace: its positions are absolute. replace_attention "
         "gives it relative ones beside them.",
     )
-    made = [choose(encoding, model, attention, layer) for layer, attention in enumerate(found)]
+    made = [check_member(choose(encoding, model, attention, layer), attention) for layer, attention in enumerate(found)]
     for attention, chosen in zip(found, made, strict=True):
-        if not isinstance(chosen, Encoding) or chosen.decay is not None or chosen.axes != 1:
-            raise LrpeError(
-                f"A model's own attention takes a member of the family along a sequence, without a decay; got "
-                f"{encoding!r}. replace_attention takes any."
-            )
         encode_instead(attention, chosen)
-    let_positions_through(model)
+    pass_on(model, Positions())
     return model
 
 
@@ -58,28 +54,33 @@ def replace_attention(
     """
     kind = choose_kind(attention, choices)
     found = read_attention(model)
-    made = []
-    for layer, replaced in enumerate(found):
-        chosen = choose(encoding, model, replaced, layer)
-        like = replaced.projections.o_proj.weight
-        with like.device:
-            ours = kind.like(replaced, encoding=chosen, **copy.deepcopy(choices))
-        made.append(ours.to(like.dtype).train(replaced.module.training))
-    for layer, (replaced, ours) in enumerate(zip(found, made, strict=True)):
-        replaced.projections.give_to(ours)
-        replaced.give_way_to(StandIn(ours, layer))
-    let_positions_through(model)
+    made = [fit(kind, model, replaced, encoding, layer, choices) for layer, replaced in enumerate(found)]
+    for replaced, stand_in in zip(found, made, strict=True):
+        replaced.give_way_to(stand_in)
+    pass_on(model, PackedPositions())
     model.set_attn_implementation(IMPLEMENTATION)
     return model
 
 
-def choose_kind(attention: str, choices: dict[str, Any]) -> type[Linear] | type[Softmax]:
+def choose_kind(attention: str, choices: dict[str, Any]) -> type[Fitted]:
     if attention not in KINDS:
         raise unknown_name("attention", attention, KINDS)
     for name in choices:
         if name not in KINDS[attention].CHOICES:
             raise unknown_name(f"choice of {attention} attention", name, KINDS[attention].CHOICES)
     return KINDS[attention]
+
+
+def fit(
+    kind: type[Fitted], model: PreTrainedModel, replaced: SelfAttention, encoding: Any, layer: int, choices: dict
+) -> StandIn:
+    """Our attention for a layer, with the very weights of the model's own, on their device and in their dtype."""
+    like = replaced.projections.o_proj.weight
+    chosen = choose(encoding, model, replaced, layer)
+    with like.device:
+        ours = kind.like(replaced, encoding=chosen, **copy.deepcopy(choices)).to(like.dtype)
+    replaced.projections.give_to(ours)
+    return StandIn(ours.train(replaced.module.training), layer)
 
 
 def choose(choice: Any, model: PreTrainedModel, attention: SelfAttention, layer: int) -> PositionalEncoding:
@@ -100,3 +101,14 @@ def configure_layer(choice: Any, attention: SelfAttention) -> EncodingConfig:
             f"Every layer builds an encoding of its own, from a name or an EncodingConfig; got {type(choice).__name__}."
         )
     return choice
+
+
+def check_member(encoding: PositionalEncoding, attention: SelfAttention) -> Encoding:
+    """An encoding that the attention of a model can take: there is no decay in it, no noise and no grid."""
+    choose_encoding(encoding, attention.head_dim, attention.key_heads)
+    if not isinstance(encoding, Encoding) or encoding.decay is not None or encoding.axes != 1:
+        raise LrpeError(
+            "A model's own attention takes a member of the family along a sequence, without a decay; got "
+            f"{encoding}. replace_attention takes any along a sequence."
+        )
+    return encoding

@@ -17,14 +17,20 @@ class Place(NamedTuple):
     """Where tokens stand, (batch or 1, n) each: what a layer is told in place of cosines and sines."""
 
     positions: Tensor
-    sequences: Tensor | None  # the packed sequence of each token; None if there is one
+    sequences: Tensor | None  # the packed sequence of each token; None if they are all of one, or if masks tell
 
 
 class Positions(nn.Module):
     """Stands where a model computes cosines and sines, and hands the positions themselves on to the layers."""
 
     def forward(self, x: Tensor, position_ids: Tensor) -> Place:
-        """As elsewhere in transformers, another sequence begins wherever a position does not follow the last."""
+        return Place(position_ids, None)
+
+
+class PackedPositions(Positions):
+    """Also says which sequence a token belongs to: another begins wherever a position does not follow the last."""
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> Place:
         begins = position_ids.diff() != 1
         packed = bool(begins.any())
         return Place(position_ids, nn.functional.pad(begins, (1, 0)).cumsum(-1) if packed else None)
@@ -57,6 +63,7 @@ def rotary_encoding(rotary: Any, head_dim: int) -> Encoding:
     return encoding
 
 
-def let_positions_through(model: Any) -> None:
+def pass_on(model: Any, positions: Positions) -> None:
+    """Let a model's layers have its positions, if they had its cosines and sines."""
     if rotary_of(model) is not None:
-        model.base_model.rotary_emb = Positions()
+        model.base_model.rotary_emb = positions

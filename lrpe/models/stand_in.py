@@ -16,7 +16,7 @@ IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our laye
 
 
 class WithNorms(nn.Module):
-    """An attention layer whose queries and keys are normalised head by head, as Qwen3's are."""
+    """An attention layer that may normalise queries and keys head by head, as Qwen3's does."""
 
     q_norm: nn.Module
     k_norm: nn.Module
@@ -26,23 +26,23 @@ class WithNorms(nn.Module):
         return self.q_norm(q), self.k_norm(k), v
 
 
-class Linear(WithNorms, LinearAttention):
+class FittedLinearAttention(WithNorms, LinearAttention):
     """Linear attention with the weights of a model; a window or a dropout of scores has no place in it."""
 
     CHOICES = ("feature_map", "normalizer", "decay", "dropout")
 
     @classmethod
-    def like(cls, replaced: SelfAttention, **choices: Any) -> "Linear":
+    def like(cls, replaced: SelfAttention, **choices: Any) -> "FittedLinearAttention":
         return cls(**sizes(replaced), **choices)
 
 
-class Softmax(WithNorms, SoftmaxAttention):
+class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
     """Softmax attention that computes what the model's own did."""
 
     CHOICES = ("decay", "dropout", "attention_dropout", "scale")
 
     @classmethod
-    def like(cls, replaced: SelfAttention, **choices: Any) -> "Softmax":
+    def like(cls, replaced: SelfAttention, **choices: Any) -> "FittedSoftmaxAttention":
         require(
             replaced.window is None,
             f"Our softmax attention sees the whole past, and this model a window of {replaced.window} tokens. Load it "
@@ -51,6 +51,9 @@ class Softmax(WithNorms, SoftmaxAttention):
         module = replaced.module
         dropout = module.attention_dropout if hasattr(module, "attention_dropout") else module.dropout.p
         return cls(**sizes(replaced), **{"attention_dropout": dropout, "scale": module.scaling} | choices)
+
+
+Fitted = FittedLinearAttention | FittedSoftmaxAttention
 
 
 def sizes(replaced: SelfAttention) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def sizes(replaced: SelfAttention) -> dict[str, Any]:
 class StandIn(nn.Module):
     """Calls ``attention`` with what a transformers layer says of its tokens: positions, padding, a cache."""
 
-    def __init__(self, attention: Linear | Softmax, layer: int):
+    def __init__(self, attention: Fitted, layer: int):
         super().__init__()
         self.attention, self.layer = attention, layer
 
@@ -116,7 +119,7 @@ def newest(mask: Tensor, n: int) -> Tensor:
 
 
 def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-    """What transformers makes of a mask for our layers: nothing; each of them knows which tokens it may see."""
+    """What transformers makes of a padding mask for our layers: nothing. They know their order without it."""
     return attention_mask
 
 
