@@ -148,7 +148,7 @@ def heading(result: DecodeResult) -> str:
     sizes = result.sizes
     lines = [
         "A language model at work: linear attention's time ÷ softmax's, in float32; less is better.",
-        f"{sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, gated feed-forward of {sizes.inner}, batch 1.",
+        f"{sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, feed-forward {sizes.inner}, gated, batch 1.",
         f"Medians of {result.rounds} prompts and of {BLOCKS} turns of tokens, quartiles in brackets.",
         describe(result.stamp),
         describe_settings(result.settings),

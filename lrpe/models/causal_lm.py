@@ -73,9 +73,17 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
             model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
 
     def _validate_generation_mode(self, generation_mode, generation_config, generation_mode_kwargs) -> None:
-        if generation_mode in TAKES_TOKENS_BACK:
-            raise LrpeError(
-                f"{generation_mode.value} takes tokens back, and the state of a linear attention cannot. Generate "
-                "greedily, by sampling or by beams."
-            )
+        refuse_to_take_back(generation_mode)
         super()._validate_generation_mode(generation_mode, generation_config, generation_mode_kwargs)  # type: ignore
+
+    def _get_deprecated_gen_repo(self, generation_mode, *arguments: Any) -> str | None:  # type: ignore[override]
+        refuse_to_take_back(generation_mode)  # before code from a hub is asked for
+        return super()._get_deprecated_gen_repo(generation_mode, *arguments)  # type: ignore
+
+
+def refuse_to_take_back(mode: GenerationMode) -> None:
+    if mode in TAKES_TOKENS_BACK:
+        raise LrpeError(
+            f"{mode.value} takes tokens back, and the state of a linear attention cannot. Generate greedily, by "
+            "sampling or by beams."
+        )

@@ -1,0 +1,128 @@
+import json
+
+import pytest
+
+from lrpe import EncodingConfig, LrpeError
+from lrpe.models import LrpeConfig, architecture, configuration
+from lrpe.models.architectures import ARCHITECTURES
+from tests.models.tiny import ENCODINGS, tiny_config
+
+
+def reload(config: LrpeConfig, folder) -> LrpeConfig:
+    config.save_pretrained(folder)
+    return LrpeConfig.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_named_configuration_comes_back_from_its_file(name, tmp_path):
+    config = architecture(name)
+    assert reload(config, tmp_path).to_dict() == config.to_dict()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_encoding_comes_back_from_its_file(encoding, tmp_path):
+    config = tiny_config(encoding, seed=7)
+    again = reload(config, tmp_path)
+    assert [again.layer_encoding(i) for i in range(2)] == [config.layer_encoding(i) for i in range(2)]
+
+
+def test_layers_draw_different_values_from_one_seed():
+    seeds = {tiny_config(seed=3).layer_encoding(layer).seed for layer in range(2)}
+    assert len(seeds) == 2
+    assert tiny_config(seed=3).layer_encoding(1) == tiny_config(seed=3).layer_encoding(1)
+    assert tiny_config(seed=3).layer_encoding(1) != tiny_config(seed=4).layer_encoding(1)
+
+
+def test_the_layers_of_permuteformer_are_alike_as_it_was_published():
+    config = tiny_config("per")
+    assert config.layer_encoding(0) == config.layer_encoding(1)
+    assert config.layer_encoding(0).seed == 0xDEADBEEFDEADBEEF
+
+
+def test_an_encoding_is_a_name_a_name_with_changes_or_all_fields():
+    base = tiny_config({"name": "type2", "base": 500.0}).layer_encoding(0)
+    assert (base.basis, base.base) == ("householder", 500.0)
+    whole = EncodingConfig(8, "fourier", "unitary", seed=5)
+    assert tiny_config(whole.to_dict()).layer_encoding(0).basis == "fourier"
+    assert tiny_config(whole.to_dict()).layer_encoding(0).seed == 5
+
+
+def test_a_list_gives_each_layer_its_own_and_takes_its_seed_as_it_is():
+    mixed = tiny_config(["rope", {"name": "type3", "seed": 9}])
+    assert [mixed.layer_encoding(i).matrix for i in range(2)] == ["orthogonal", "permutation"]
+    assert mixed.layer_encoding(1).seed == 9
+    hybrid = tiny_config(attention=["linear", "softmax"])
+    assert [hybrid.layer_attention(i) for i in range(2)] == ["linear", "softmax"]
+
+
+def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
+    config = LrpeConfig()
+    assert config.layer_attention(0) == "linear"
+    assert config.layer_encoding(0).matrix == "orthogonal"
+    assert config.absolute_positions is None
+    assert len(config.layer_decay() or []) == config.num_key_value_heads
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hiden_size": 32}, "no field of LrpeConfig named 'hiden_size'. Did you mean 'hidden_size'"),
+        ({"encoding": "tpye2"}, "no encoding named 'tpye2'. Did you mean 'type2'"),
+        ({"encoding": {"name": "type2", "bse": 3}}, "no field of EncodingConfig named 'bse'"),
+        ({"encoding": ["type2"]}, "one for each of 2 layers; got 1"),
+        ({"encoding": {"head_dim": 6}}, "head_dim=8 and axes=1 in this model; got head_dim=6"),
+        ({"attention": "liner"}, "no kind of attention named 'liner'"),
+        ({"normalizer": "outptu"}, "no normalizer named 'outptu'"),
+        ({"feature_map": "elu"}, "no feature_map named 'elu'"),
+        ({"norm": "group"}, "no norm named 'group'"),
+        ({"hidden_act": "gleu"}, "no activation named 'gleu'"),
+        ({"decay": "spred"}, "no decay named 'spred'"),
+        ({"decay": [0.5]}, r"one r in \(0, 1\] for each of 4 key heads"),
+        ({"encoding": "per", "decay": "spread"}, "brings its own decay; pass decay=None"),
+        ({"hidden_size": 0}, "hidden_size is a whole number of 1 or more"),
+        ({"vocab_size": 4.5}, "vocab_size is a whole number"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads divides num_attention_heads"),
+        ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob is a rate in \[0, 1\)"),
+        ({"position_layout": "grid"}, "Tokens of text stand in a sequence"),
+        ({"image_size": 30}, "whole patches; got image_size=30, patch_size=16"),
+        ({"image_size": 32, "position_layout": "grid"}, "two axes. Pass decay=None"),
+    ],
+)
+def test_a_broken_law_is_named(changes, message):
+    with pytest.raises(LrpeError, match=message):
+        tiny_config(**changes)
+
+
+def test_a_field_changed_later_is_checked_when_a_model_is_built():
+    from lrpe.models import LrpeModel
+
+    config = tiny_config()
+    config.norm = "group"
+    with pytest.raises(LrpeError, match="no norm named 'group'"):
+        LrpeModel(config)
+
+
+def test_an_older_format_is_read_and_a_newer_one_refused(tmp_path, monkeypatch):
+    tiny_config().save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    values = json.loads(file.read_text())
+    older = {name: value for name, value in values.items() if name != "gated"} | {"swiglu": False}
+    file.write_text(json.dumps(older))
+    monkeypatch.setattr(configuration, "FORMAT", 2)
+    rename = {1: lambda fields: {("gated" if name == "swiglu" else name): v for name, v in fields.items()}}
+    monkeypatch.setattr(configuration, "UPGRADES", rename)
+    assert LrpeConfig.from_pretrained(tmp_path).gated is False
+    file.write_text(json.dumps(values | {"format": 3}))
+    with pytest.raises(LrpeError, match=r"up to format 2; got format=3. A newer lrpe wrote it"):
+        LrpeConfig.from_pretrained(tmp_path)
+
+
+def test_a_configuration_of_another_model_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 32}))
+    with pytest.raises(LrpeError, match="of model_type 'llama', not 'lrpe'"):
+        LrpeConfig.from_pretrained(tmp_path)
+
+
+def test_an_unknown_architecture_is_refused_with_the_nearest():
+    with pytest.raises(LrpeError, match=r"no architecture named 'deit-smal'. Did you mean 'deit-small'"):
+        architecture("deit-smal")

@@ -1,0 +1,194 @@
+"""Generation from the cache is generation without one."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import GenerationConfig
+
+from lrpe import LrpeError
+from lrpe.attention.normalizer import NORMALIZERS
+from lrpe.models import LrpeCache, LrpeForCausalLM
+from tests.models.tiny import ENCODINGS, draw_ids, tiny
+
+GREEDY = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0}
+
+
+def generate(model, ids, mask=None, **changes):
+    return model.generate(ids, attention_mask=mask, **GREEDY | changes)
+
+
+def left_padded(lengths: tuple[int, ...], n: int):
+    """A batch of prompts of these lengths, padded on the left to n, and its mask."""
+    ids = draw_ids(len(lengths), n)
+    mask = torch.arange(n) >= n - torch.tensor(lengths)[:, None]
+    return ids.masked_fill(~mask, 0), mask.long()
+
+
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_cache_changes_no_token(encoding, normalizer):
+    model, (ids, mask) = tiny(LrpeForCausalLM, encoding, normalizer=normalizer), left_padded((3, 7), 7)
+    assert torch.equal(generate(model, ids, mask), generate(model, ids, mask, use_cache=False))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_cache_of_softmax_changes_no_token(encoding):
+    model, (ids, mask) = tiny(LrpeForCausalLM, encoding, attention="softmax"), left_padded((3, 7), 7)
+    assert torch.equal(generate(model, ids, mask), generate(model, ids, mask, use_cache=False))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_float32_logits_from_the_cache_are_those_of_the_whole_text(encoding):
+    model, ids = tiny(LrpeForCausalLM, encoding, initializer_range=0.02).float(), draw_ids(2, 20)
+    cache, parts = LrpeCache(2), []
+    with torch.no_grad():
+        for part in ids.split([9, 1, 4, 1, 5], 1):
+            parts.append(model(part, past_key_values=cache).logits)
+        assert_close(torch.cat(parts, 1), model(ids, use_cache=False).logits, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax", ["linear", "softmax"]])
+@pytest.mark.parametrize("encoding", ["type1", "type2", "per"])
+def test_beams_are_those_of_a_computation_without_cache(encoding, attention):
+    model, (ids, mask) = tiny(LrpeForCausalLM, encoding, attention=attention), left_padded((3, 7), 7)
+    beams = {"num_beams": 3, "num_return_sequences": 3, "length_penalty": 0.5}
+    assert torch.equal(generate(model, ids, mask, **beams), generate(model, ids, mask, use_cache=False, **beams))
+
+
+def test_sampling_with_one_seed_does_not_know_of_the_cache():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
+    found = []
+    for use_cache in (True, False):
+        torch.manual_seed(1)
+        found.append(generate(model, ids, do_sample=True, top_k=10, num_return_sequences=2, use_cache=use_cache))
+    assert torch.equal(*found)
+    assert found[0].shape == (4, 17)
+
+
+@pytest.mark.parametrize("absolute", [None, "sinusoidal", "learned"])
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+def test_prompts_of_unequal_length_generate_as_they_would_alone(attention, absolute):
+    model = tiny(LrpeForCausalLM, attention=attention, absolute_positions=absolute)
+    lengths = (2, 7, 5)
+    ids, mask = left_padded(lengths, 7)
+    together = generate(model, ids, mask)
+    for row, length in enumerate(lengths):
+        alone = generate(model, ids[row : row + 1, 7 - length :])
+        assert torch.equal(alone[0, length:], together[row, 7:])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+def test_padding_on_either_side_changes_no_logit(attention, side):
+    model, ids = tiny(LrpeForCausalLM, attention=attention), draw_ids(1, 6)
+    padding = (3, 0) if side == "left" else (0, 3)
+    padded = torch.nn.functional.pad(ids, padding, value=5)
+    mask = torch.nn.functional.pad(torch.ones_like(ids), padding)
+    real = slice(3, None) if side == "left" else slice(0, 6)
+    assert_close(model(padded, mask).logits[:, real], model(ids).logits)
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+def test_a_prompt_read_in_chunks_generates_the_same(attention):
+    model, (ids, mask) = tiny(LrpeForCausalLM, attention=attention), left_padded((9, 14), 14)
+    assert torch.equal(generate(model, ids, mask, prefill_chunk_size=5), generate(model, ids, mask))
+
+
+def test_a_conversation_goes_on_from_its_cache():
+    model, first, answer = tiny(LrpeForCausalLM), draw_ids(1, 6), draw_ids(1, 4, seed=1)
+    turn = generate(model, first, return_dict_in_generate=True)
+    history = torch.cat([turn.sequences, answer], 1)
+    assert turn.past_key_values.get_seq_length() == turn.sequences.shape[1] - 1
+    assert torch.equal(generate(model, history, past_key_values=turn.past_key_values), generate(model, history))
+
+
+def test_generation_starts_from_embeddings_too():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
+    embedded = model.get_input_embeddings()(ids)
+    found = model.generate(inputs_embeds=embedded, **GREEDY)
+    assert torch.equal(found, generate(model, ids)[:, 5:])
+
+
+def test_the_cache_of_linear_attention_does_not_grow():
+    model, sizes = tiny(LrpeForCausalLM), []
+    for tokens in (4, 40):
+        output = generate(model, draw_ids(1, 3), max_new_tokens=tokens, return_dict_in_generate=True)
+        sizes.append(output.past_key_values.nbytes)
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"penalty_alpha": 0.6, "top_k": 4}, "contrastive_search takes tokens back"),
+        ({"prompt_lookup_num_tokens": 3}, "assisted_generation takes tokens back"),
+        ({"cache_implementation": "offloaded"}, "cache of this model is an LrpeCache"),
+    ],
+)
+def test_what_a_state_cannot_do_is_refused(changes, message):
+    with pytest.raises(LrpeError, match=message):
+        generate(tiny(LrpeForCausalLM), draw_ids(1, 5), **changes)
+
+
+def test_a_cache_of_another_kind_or_model_is_refused():
+    from transformers import DynamicCache
+
+    model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
+    with pytest.raises(LrpeError, match=r"past_key_values is an LrpeCache.*got DynamicCache"):
+        model(ids, past_key_values=DynamicCache())
+    with pytest.raises(LrpeError, match="has 2 layers; got one of 3"):
+        model(ids, past_key_values=LrpeCache(3))
+    with pytest.raises(LrpeError, match="cannot take tokens back"):
+        model(ids).past_key_values.crop(1)
+
+
+def test_a_reset_cache_is_an_empty_one():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
+    cache = model(ids).past_key_values
+    cache.reset()
+    assert cache.get_seq_length() == 0
+    assert_close(model(ids, past_key_values=cache).logits, model(ids).logits)
+
+
+def test_rows_of_a_cache_are_repeated_and_selected():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 6)
+    cache = model(ids[:, :5]).past_key_values
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([3, 0]))
+    after = model(ids[[1, 0], 5:], past_key_values=cache).logits
+    assert_close(after[:, 0], model(ids[[1, 0]]).logits[:, 5])
+
+
+def test_bad_input_is_named():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
+    with pytest.raises(LrpeError, match="below vocab_size=40 and not negative; got ids from 40 to 40"):
+        model(torch.full((1, 3), 40))
+    with pytest.raises(LrpeError, match="one of input_ids, inputs_embeds and pixel_values; got none"):
+        model()
+    with pytest.raises(LrpeError, match=r"attention_mask is \(batch, n\)"):
+        model(ids, attention_mask=torch.ones(1, 1, 5, 5))
+    with pytest.raises(LrpeError, match="output_attentions=False"):
+        model(ids, output_attentions=True)
+    with pytest.raises(LrpeError, match="sees no token after its own; got causal=False"):
+        tiny(LrpeForCausalLM, causal=False)
+
+
+def test_logits_to_keep_are_the_last_ones():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
+    logits = model(ids).logits
+    assert_close(model(ids, logits_to_keep=2).logits, logits[:, -2:])
+    assert_close(model(ids, logits_to_keep=torch.tensor([0, 3])).logits, logits[:, [0, 3]])
+
+
+def test_hidden_states_and_tuples_come_as_asked():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
+    hidden = model(ids, output_hidden_states=True).hidden_states
+    assert len(hidden) == 3
+    assert_close(model.lm_head(hidden[-1]), model(ids).logits)
+    assert_close(model(ids, return_dict=False)[0], model(ids).logits)
+
+
+def test_the_generation_configuration_can_forbid_the_cache():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
+    settings = GenerationConfig(use_cache=False, return_dict_in_generate=True, **GREEDY)
+    assert model.generate(ids, generation_config=settings).past_key_values is None
