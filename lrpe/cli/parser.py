@@ -12,6 +12,7 @@ import docstring_parser
 from jsonargparse import ArgumentParser
 
 from lrpe.cli.bench import BenchAttention, BenchDecode, BenchEncoding, BenchLength
+from lrpe.cli.export import Export
 from lrpe.cli.verify import Verify
 
 Words = tuple[str, ...]  # ("bench", "encoding")
@@ -33,6 +34,7 @@ class Group:
 
 VERBS: dict[str, type | Group] = {
     "verify": Verify,
+    "export": Export,
     "bench": Group(
         "Measure speed, as ratios to a limit of the machine and beside peers.",
         {"encoding": BenchEncoding, "attention": BenchAttention, "decode": BenchDecode, "length": BenchLength},

@@ -25,7 +25,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
         require(bool(self.config.causal), "A language model sees no token after its own; got causal=False.")
-        self.model = LrpeModel(config)
+        self.model = LrpeModel(self.config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 

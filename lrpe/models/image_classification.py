@@ -21,7 +21,7 @@ class LrpeForImageClassification(LrpePreTrainedModel):
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
         require(config.image_size is not None, "A model of images needs their usual image_size, such as 224.")
-        self.model = LrpeModel(config)
+        self.model = LrpeModel(self.config)
         self.classifier = Classifier(config, config.hidden_size)
         self.post_init()
 

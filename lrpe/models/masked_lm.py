@@ -21,10 +21,11 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
         require(not self.config.causal, "A masked token is filled in from both sides; got causal=True.")
-        self.model = LrpeModel(config)
+        self.model = LrpeModel(self.config)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act = ACT2FN[config.hidden_act]
-        self.norm = NORMS[config.norm](config.hidden_size, eps=config.norm_eps)
+        # not "norm": without its prefix the trunk's last norm is called that
+        self.dense_norm = NORMS[config.norm](config.hidden_size, eps=config.norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
         self.post_init()
 
@@ -41,7 +42,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         """Logits (batch, n, vocab_size). ``labels`` are the true tokens, and -100 where nothing was masked."""
         output = self.model(input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, **kwargs)
         mask = None if attention_mask is None else attention_mask != 0
-        logits = self.lm_head(self.norm(self.act(self.dense(output.last_hidden_state)), mask))
+        logits = self.lm_head(self.dense_norm(self.act(self.dense(output.last_hidden_state)), mask))
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)

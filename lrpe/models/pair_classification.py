@@ -18,7 +18,7 @@ class LrpeForPairClassification(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        self.model = LrpeModel(config)
+        self.model = LrpeModel(self.config)
         self.classifier = Classifier(config, 4 * config.hidden_size)
         self.loss_type = "ForSequenceClassification"
         self.post_init()

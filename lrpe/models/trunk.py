@@ -17,6 +17,7 @@ from lrpe.models.block import Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.embedding import PatchEmbedding, TokenPositions, check_token_ids
+from lrpe.models.loading import follow, naming_damage, stored_config
 from lrpe.models.norm import NORMS
 
 
@@ -37,10 +38,29 @@ class LrpePreTrainedModel(PreTrainedModel):
     causal_by_default = False
 
     def __init__(self, config: LrpeConfig, *args: Any, **kwargs: Any):
-        if not isinstance(config, LrpeConfig):
+        if getattr(config, "model_type", None) != "lrpe":
             raise LrpeError(f"{type(self).__name__} is built from an LrpeConfig; got {type(config).__name__}.")
+        if not isinstance(config, LrpeConfig):  # that of another copy of our code, which a model may carry with it
+            config = LrpeConfig.from_dict(config.to_dict())
         config.check()
         super().__init__(config.settled(self.causal_by_default), *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any):  # type: ignore[override]
+        """transformers' own, of safetensors alone; a configuration that is changed on the way holds.
+
+        So ``from_pretrained(folder, decay=None)`` has no decay, and ``encoding={"name": "rope", "base": 500.0}`` those
+        angles. What the file learned and the changed model would learn too is the file's.
+        """
+        where = pretrained_model_name_or_path
+        options = {"use_safetensors": True} | kwargs  # a pickle may run code
+        with naming_damage(where):
+            loaded = super().from_pretrained(where, *args, **options)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        stored = stored_config(where, kwargs)
+        if stored is not None:
+            follow(model, model.config, stored)
+        return loaded
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range
@@ -77,6 +97,7 @@ class LrpeModel(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
+        config = self.config
         image, width = config.image_size is not None, config.hidden_size
         self.embed_tokens = None if image else nn.Embedding(config.vocab_size, width, config.pad_token_id)
         self.embed_patches = PatchEmbedding(config) if image else None
@@ -112,6 +133,7 @@ class LrpeModel(LrpePreTrainedModel):
         sequences are told by ``seq_idx`` (a number a token) or ``cu_seq_lens_q`` (boundaries in one row).
         """
         check_kwargs(kwargs)
+        seq_idx = seq_idx if cu_seq_lens_q is None else None  # a collator may give both, and they say the same
         x, position_ids = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
         cache = self.choose_cache(past_key_values, use_cache)
         states: list[State | None] = [None] * len(self.layers) if cache is None else self.start(cache, len(x))

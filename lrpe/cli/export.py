@@ -1,0 +1,36 @@
+"""``lrpe export``: a trained model as a folder that anyone can load."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lrpe.errors import require
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a model to a folder that transformers loads.
+
+    RUN is a model's folder (config.json and safetensors), or a run, of which the best or else the last is taken.
+
+    Attributes:
+        source: the model's folder, or the run's.
+        to: the new folder.
+        remote_code: put our code beside the model, for users who have transformers and not lrpe.
+    """
+
+    source: list[str] = field(default_factory=list, metadata={"words": "RUN"})
+    to: Path | None = None
+    remote_code: bool = False
+
+    def run(self) -> int:
+        from lrpe.models.export import export
+
+        require(len(self.source) == 1, f"One run is exported at a time: lrpe export RUN --to DIR; got {self.source}.")
+        if self.to is None:
+            require(False, "An export needs a folder to write to: lrpe export RUN --to DIR.")
+            return 2
+        folder = export(Path(self.source[0]), self.to, self.remote_code)
+        trust = ", trust_remote_code=True" if self.remote_code else ""
+        print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")
+        print(f"Load it by transformers' auto classes: from_pretrained({str(folder)!r}{trust}); see its README.md.")
+        return 0

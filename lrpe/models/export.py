@@ -1,0 +1,119 @@
+"""A folder that anyone can load: configuration, weights, tokenizer, a card; and on request the code, self-contained."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import AutoConfig
+
+from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.models import auto
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.flatten import flatten
+from lrpe.models.pair_classification import LrpeForPairClassification
+
+BESIDE = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "generation_config.json", "preprocessor*")
+CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
+
+
+def export(source: Path, to: Path, remote_code: bool = False) -> Path:
+    """Write the model of a folder, or of a run's ``best`` or ``last``, to a new folder; whole or not at all.
+
+    With ``remote_code`` the folder also holds the code that loads it, for those who have transformers and not lrpe and
+    who trust it: ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)``.
+    """
+    found = find_model(source)
+    require(
+        not to.exists() or not any(to.iterdir()), f"An export is written to a new folder; {str(to)!r} is not empty."
+    )
+    model = load(found)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    temporary = to.with_name(f".{to.name}.{os.getpid()}.tmp")
+    try:
+        model.save_pretrained(temporary)
+        copy_beside(found, temporary)
+        if remote_code:
+            add_code(temporary, type(model).__name__)
+        (temporary / "README.md").write_text(card(model, to.name, remote_code), encoding="utf-8")
+        if to.exists():
+            to.rmdir()
+        temporary.rename(to)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return to
+
+
+def find_model(source: Path) -> Path:
+    """The folder with the model: the one that is named, or the best or the last of a run."""
+    for folder in (source, source / "best", source / "last"):
+        if (folder / "config.json").is_file():
+            return folder
+    raise LrpeError(
+        f"A model's folder has a config.json, and a run has one in best or last; {str(source)!r} has neither."
+    )
+
+
+def load(folder: Path) -> Any:
+    config = AutoConfig.from_pretrained(folder)
+    if not isinstance(config, LrpeConfig):
+        raise LrpeError(f"{str(folder)!r} holds a {config.model_type} model, which is not ours to export.")
+    name = (config.architectures or ["none"])[0]
+    if name not in CLASSES:
+        raise unknown_name("model class", name, CLASSES)
+    return CLASSES[name].from_pretrained(folder)
+
+
+def copy_beside(source: Path, to: Path) -> None:
+    for pattern in BESIDE:
+        for file in source.glob(pattern):
+            if not (to / file.name).exists():
+                shutil.copy2(file, to / file.name)
+
+
+def add_code(folder: Path, name: str) -> None:
+    """Flat files of our code beside the model, and in its configuration where each class is."""
+    module = CLASSES[name].__module__
+    flatten([module, LrpeConfig.__module__], folder)
+    places = {"AutoConfig": f"{flat_class(LrpeConfig)}", **auto_classes(name)}
+    file = folder / "config.json"
+    values = json.loads(file.read_text(encoding="utf-8")) | {"auto_map": places}
+    file.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def auto_classes(name: str) -> dict[str, str]:
+    """{auto class: where our class is}; a class that no auto class knows is found by AutoModel."""
+    found = [kind.__name__ for kind, model in auto.MODELS.items() if model.__name__ == name]
+    return dict.fromkeys(found or ["AutoModel"], flat_class(CLASSES[name]))
+
+
+def flat_class(kind: type) -> str:
+    return f"{kind.__module__.replace('.', '_')}.{kind.__name__}"
+
+
+def card(model: Any, name: str, remote_code: bool) -> str:
+    config, kind = model.config, type(model).__name__
+    auto_class = next(iter(auto_classes(kind)))
+    usual = f'from transformers import {auto_class}\n\nmodel = {auto_class}.from_pretrained("{name}"'
+    first = usual + ", trust_remote_code=True)" if remote_code else f"import lrpe.models\n{usual})"
+    encodings = ", ".join(sorted({str(config.layer_encoding(i).matrix) for i in range(config.num_hidden_layers)}))
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return f"""---
+library_name: transformers
+tags: [lrpe, linear-attention]
+---
+# {name}
+
+{kind}: {parameters / 1e6:.2f} million parameters, {config.num_hidden_layers} layers of width {config.hidden_size}, \
+{config.attention if isinstance(config.attention, str) else "mixed"} attention, Λ: {encodings} (linearized relative \
+positional encoding, Qin et al., 2023).
+
+```python
+{first}
+```
+
+{"Its code is in this folder." if remote_code else "It needs lrpe: pip install 'lrpe[models]'."} Saved by \
+transformers {transformers.__version__}.
+"""

@@ -1,0 +1,38 @@
+"""Models small enough to test with, of every kind."""
+
+from typing import Any
+
+import torch
+
+from lrpe.models import LrpeConfig
+
+VOCABULARY, WIDTH = 40, 32
+
+ENCODINGS = (
+    "type1", "type2", "type3", "rope", "rope-half", "permuteformer", "cosformer", "mixed", "none", "per", "spe",
+    "fourier*unitary", "cosine*orthogonal", "learned*orthogonal", "householder*permutation",
+)  # fmt: skip
+
+
+def tiny_config(encoding: Any = "type2", **changes: Any) -> LrpeConfig:
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "max_position_embeddings": 64,
+        "decay": None if encoding == "per" else "spread",  # PermuteFormer brings its own
+        "initializer_range": 0.3,  # so that the logits of an untrained model differ by more than rounding
+    }
+    return LrpeConfig(encoding=encoding, **sizes | changes)
+
+
+def tiny(model: type, encoding: Any = "type2", seed: int = 0, **changes: Any):
+    """A model of that class in float64, in evaluation."""
+    torch.manual_seed(seed)
+    return model(tiny_config(encoding, **changes)).double().eval()
+
+
+def draw_ids(batch: int, n: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(1, VOCABULARY, (batch, n), generator=torch.Generator().manual_seed(seed))
