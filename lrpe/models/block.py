@@ -68,7 +68,7 @@ def defined_tensors(config: LrpeConfig, layer: int) -> dict[str, Tensor]:
             f"{part}.{name}": tensor
             for part, module in parts.items()
             if isinstance(module, nn.Module)
-            for name, tensor in module.state_dict().items()
+            for name, tensor in module.state_dict(keep_vars=True).items()
         }
         decay = config.layer_decay() or found.get("encoding.decay")
         return found if decay is None else found | {"decay.r": torch.as_tensor(decay, dtype=torch.float32)}

@@ -245,5 +245,6 @@ def upgrade(values: dict[str, Any]) -> dict[str, Any]:
         f"This lrpe reads configurations up to format {FORMAT}; got format={version!r}. A newer lrpe wrote it.",
     )
     for number in range(version, FORMAT):
+        require(number in UPGRADES, f"Configurations have format 1 or more; got format={number}.")
         values = UPGRADES[number](values) | {"format": number + 1}
     return values
