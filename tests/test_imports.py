@@ -42,6 +42,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "attention": (),
     "models": (),
+    "replacement": (),
     "data": (),
     "tasks": (),
     "training": (),

@@ -8,8 +8,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from lrpe.encodings.encoding import Encoding
-from lrpe.models.projections import SelfAttention
-from lrpe.models.rotary import Place
+from lrpe.replacement.projections import SelfAttention
+from lrpe.replacement.rotary import Place
 
 
 class Encoded:

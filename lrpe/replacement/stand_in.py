@@ -9,8 +9,8 @@ from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.errors import LrpeError, require
 from lrpe.models.cache import StateLayer
-from lrpe.models.projections import SelfAttention
-from lrpe.models.rotary import Place
+from lrpe.replacement.projections import SelfAttention
+from lrpe.replacement.rotary import Place
 
 IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our layers take a mask of (batch, n)
 
@@ -125,7 +125,7 @@ def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any
 
 def refuse(*args: Any, **kwargs: Any) -> Any:
     raise LrpeError(
-        f'attn_implementation="{IMPLEMENTATION}" is for models whose attention lrpe.models.replace has replaced.'
+        f'attn_implementation="{IMPLEMENTATION}" is for models whose attention lrpe.replacement has replaced.'
     )
 
 

@@ -11,10 +11,10 @@ from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.models.encoded import encode_instead
-from lrpe.models.projections import SelfAttention, read_attention
-from lrpe.models.rotary import PackedPositions, Positions, pass_on, rotary_encoding, rotary_of
-from lrpe.models.stand_in import IMPLEMENTATION, Fitted, FittedLinearAttention, FittedSoftmaxAttention, StandIn
+from lrpe.replacement.encoded import encode_instead
+from lrpe.replacement.projections import SelfAttention, read_attention
+from lrpe.replacement.rotary import PackedPositions, Positions, pass_on, rotary_encoding, rotary_of
+from lrpe.replacement.stand_in import IMPLEMENTATION, Fitted, FittedLinearAttention, FittedSoftmaxAttention, StandIn
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 KINDS: dict[str, type[Fitted]] = {"linear": FittedLinearAttention, "softmax": FittedSoftmaxAttention}

@@ -33,7 +33,7 @@ from transformers import (
 
 import lrpe
 from lrpe.models.cache import StateLayer
-from lrpe.models.replace import replace_attention, replace_rotary
+from lrpe.replacement import replace_attention, replace_rotary
 
 SIZES = {
     "vocab_size": 61,
