@@ -110,8 +110,9 @@ def hide(keys: Features, mask: Tensor | None) -> Features:
 def add_up(queries, keys, v, normalizer, summation, frame, tokens, state) -> Sums:
     """The numerator and the Δ that the normaliser asks for."""
     start = None if state is None else Start(state.S, state.z, gap(tokens, state))
-    if normalizer.delta != "plain":
-        return summation(queries.encoded, keys.encoded, v, frame, normalizer.delta == "encoded", start)
+    alike = queries.plain is queries.encoded and keys.plain is keys.encoded  # as without an encoding
+    if normalizer.delta != "plain" or alike:
+        return summation(queries.encoded, keys.encoded, v, frame, normalizer.delta != "none", start)
     sums = summation(queries.encoded, keys.encoded, v, frame, False, start)
     nothing = v[..., :0]  # Δ is a sum of scores alone
     of_plain = None if start is None else start._replace(S=None)
@@ -121,12 +122,12 @@ def add_up(queries, keys, v, normalizer, summation, frame, tokens, state) -> Sum
 
 def step(queries, keys, v, normalizer, summation, frame, tokens, state) -> Sums:
     """The same for one token, at a cost that does not depend on how many came before."""
-    since = gap(tokens, state)
+    since = None if frame.decay is None else gap(tokens, state)
     out, S = step_sum(queries.encoded, keys.encoded, v, frame, state.S, since)
     if normalizer.delta == "none":
         return Sums(out, out[..., :0], S, state.z)
     q, k = (queries.plain, keys.plain) if normalizer.delta == "plain" else (queries.encoded, keys.encoded)
-    total, z = step_sum(q, k, torch.ones_like(k[..., :1]), frame, state.z[..., None], since)
+    total, z = step_sum(q, k, k.new_ones(1), frame, state.z[..., None], since)
     return Sums(out, total, S, z[..., 0])
 
 
@@ -163,8 +164,10 @@ def next_position(tokens: Tokens, x: Tensor, state: DecodingState | None) -> Ten
     before = torch.zeros(batch, dtype=torch.long, device=x.device) if state is None else state.position
     if tokens.positions is None or n == 0:
         return before + n
-    nowhere = torch.iinfo(torch.long).min
     place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
+    if tokens.mask is None and tokens.sequences is None:
+        return place.amax(-1).expand(batch) + 1
+    nowhere = torch.iinfo(torch.long).min
     if tokens.mask is not None:
         place = place.masked_fill(~tokens.mask, nowhere)
     if tokens.sequences is not None:

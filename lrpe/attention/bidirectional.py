@@ -6,6 +6,7 @@ from torch import Tensor
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
+from lrpe.encodings.differentiable import Differentiable
 from lrpe.encodings.precision import compute_dtype
 
 
@@ -21,8 +22,8 @@ def bidirectional_sum(
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if frame.plain:
         rows = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # the queries of a group, one after another
-        out = sum_over_all(rows, k, v).reshape(*q.shape[:3], v.shape[-1])
-        return out, (score_total(rows, k) if total else rows[..., :0]).reshape(*q.shape[:3], int(total))
+        out, sums = sum_over_all(rows, k, v, total)
+        return out.reshape(*q.shape[:3], v.shape[-1]), sums.reshape(*q.shape[:3], int(total))
     out, sums, *_ = causal_sum(q, k, v, frame, chunk=chunk, total=total)
     back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), frame.reversed(), chunk=chunk, total=total)
     group = q.shape[1] // k.shape[1]
@@ -31,18 +32,16 @@ def bidirectional_sum(
     return out, sums + back_sums.flip(2) - (on_spot if total else sums)
 
 
-@in_full_precision
-def score_total(q: Tensor, k: Tensor) -> Tensor:
-    """Σ_s q·k_s = q·Σ_s k_s."""
-    return q @ k.sum(-2)[..., None]
+def sum_over_all(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
+    """Σ_s (q·k_s) v_s and, if ``total`` is asked for, Σ_s q·k_s; of values that are 0 wide, the latter alone."""
+    if v.shape[-1] == 0:
+        return q[..., :0], ScoreTotal.of(q, k)[0] if total else q[..., :0]
+    if not total:
+        return SumOverAll.of(q, k, v)[0], q[..., :0]
+    return SumAndTotal.of(q, k, v)[:2]
 
 
-def sum_over_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Σ_s (q·k_s) v_s; of values that are 0 wide, nothing."""
-    return SumOverAll.apply(q, k, v)[0] if v.shape[-1] else q[..., :0]
-
-
-class SumOverAll(torch.autograd.Function):
+class SumOverAll(Differentiable):
     """o = q S with S = kᵀ v, and its gradients dS = qᵀ g, dq = g Sᵀ, dk = v dSᵀ, dv = k dS."""
 
     generate_vmap_rule = True
@@ -66,3 +65,53 @@ class SumOverAll(torch.autograd.Function):
     def gradients(q: Tensor, k: Tensor, v: Tensor, S: Tensor, g: Tensor, g_S: Tensor):
         dS = q.mT @ g + g_S
         return g @ S.mT, v @ dS.mT, k @ dS
+
+
+class ScoreTotal(Differentiable):
+    """Δ = q·z with z = Σ_s k_s, and its gradients dz = Σ_t g_t q_t, dq = g z, dk_s = dz for every s."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    @in_full_precision
+    def forward(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        z = k.sum(-2, keepdim=True)
+        return q @ z.mT, z
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs, output[1])
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        return ScoreTotal.gradients(*ctx.saved_tensors, *grads)
+
+    @staticmethod
+    @in_full_precision
+    def gradients(q: Tensor, k: Tensor, z: Tensor, g: Tensor, g_z: Tensor):
+        return g * z, (g.mT @ q + g_z).expand(k.shape)
+
+
+class SumAndTotal(Differentiable):
+    """Both at once, o and Δ of the same features, whose gradients are added as they arise."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        (out, S), (total, z) = SumOverAll.forward(q, k, v), ScoreTotal.forward(q, k)
+        return out, total, S, z
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(*inputs, *output[2:])
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        return SumAndTotal.gradients(*ctx.saved_tensors, *grads)
+
+    @staticmethod
+    @in_full_precision
+    def gradients(q, k, v, S, z, g, g_total, g_S, g_z):
+        dq, dk, dv = SumOverAll.gradients(q, k, v, S, g, g_S)
+        return torch.addcmul(dq, g_total, z), dk + (g_total.mT @ q + g_z), dv

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from lrpe.encodings.differentiable import Differentiable
 from lrpe.encodings.precision import Precise, compute_dtype, normal, without_autocast
 from lrpe.errors import LrpeError, require, unknown_name
 
@@ -16,10 +17,10 @@ class EluPlusOne(nn.Module):
     """φ(x) = 1 + elu(x), as exp(min(x, 0)) + max(x, 0); its derivative is min(φ, 1), so only φ is kept for it."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return ExpBelowZero.apply(x)
+        return ExpBelowZero.of(x)
 
 
-class ExpBelowZero(torch.autograd.Function):
+class ExpBelowZero(Differentiable):
     generate_vmap_rule = True
 
     @staticmethod

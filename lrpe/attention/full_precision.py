@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from lrpe.encodings.precision import without_autocast
@@ -15,9 +14,6 @@ def in_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(first: Tensor, *rest: Any, **options: Any) -> Any:
-        device = first.device.type
-        if device == "meta" or not torch.is_autocast_enabled(device):
-            return function(first, *rest, **options)
         with without_autocast(first):
             return function(first, *rest, **options)
 

@@ -67,14 +67,18 @@ class AttentionLayer(nn.Module):
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(batch, n, width) -> queries (batch, heads, n, head_dim), and keys and values of the context."""
         heads, key_heads = self.sizes.heads, self.sizes.key_heads
-        q = self.q_proj(x).unflatten(-1, (heads, -1)).transpose(1, 2)
-        k = self.k_proj(context).unflatten(-1, (key_heads, -1)).transpose(1, 2)
-        v = self.v_proj(context).unflatten(-1, (key_heads, -1)).transpose(1, 2)
-        return q, k, v
+        q = in_heads(self.q_proj(x), heads)
+        return q, in_heads(self.k_proj(context), key_heads), in_heads(self.v_proj(context), key_heads)
 
     def join(self, heads: Tensor) -> Tensor:
         """(batch, heads, n, value_dim) -> (batch, n, width)."""
         return self.dropout(self.o_proj(heads.transpose(1, 2).flatten(2)))
+
+
+def in_heads(x: Tensor, heads: int) -> Tensor:
+    """(batch, n, heads · d) -> (batch, heads, n, d)."""
+    batch, n, width = x.shape
+    return x.view(batch, n, heads, width // heads).transpose(1, 2)
 
 
 def choose_encoding(choice: str | EncodingConfig | PositionalEncoding, dim: int, key_heads: int) -> PositionalEncoding:

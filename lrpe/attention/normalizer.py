@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from lrpe.encodings.differentiable import Differentiable
 from lrpe.errors import LrpeError, require, unknown_name
 
 
@@ -92,8 +93,34 @@ class OutputNorm(Normalizer):
 
 def divide(numerator: Tensor, delta: Tensor, floor: float) -> Tensor:
     """numerator / Δ; |Δ| is floored with its sign, and a query that saw nothing (Δ = 0) gives 0 with no gradient."""
-    floored = torch.where(delta < 0, delta.clamp(max=-floor), delta.clamp(min=floor))
-    return numerator * torch.where(delta == 0, 0, floored.reciprocal()).to(numerator.dtype)
+    return Division.of(numerator, delta, floor)
+
+
+def inverse(delta: Tensor, floor: float) -> Tensor:
+    """sign Δ / max(|Δ|, floor), which is 0 for Δ = 0."""
+    return delta.sign() / delta.abs().clamp(min=floor)
+
+
+class Division(Differentiable):
+    """y = x/Δ row by row, and its gradients dx = g/Δ, dΔ = -dx·y; where Δ is floored it has none."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, delta: Tensor, floor: float) -> Tensor:
+        return x * inverse(delta, floor).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(inputs[1], output)
+        ctx.floor = inputs[2]
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        delta, y = ctx.saved_tensors
+        dx = grads[0] * inverse(delta, ctx.floor).to(y.dtype)
+        slope = -(dx * y).sum(-1, keepdim=True).to(delta.dtype)
+        return dx, torch.where(delta.abs() < ctx.floor, 0, slope), None
 
 
 NORMALIZERS: tuple[str, ...] = ("plain", "encoded", "output", "output-rms", "output-head", "output-rms-head")

@@ -44,6 +44,7 @@ def step_sum(
     if frame.decay is not None:
         ones = torch.ones(1, dtype=torch.long, device=S.device)
         S = S * frame.fade(ones if gap is None else gap, S.dtype)[..., None, None]
-    S = S + k.to(S.dtype).mT * v.to(S.dtype)
-    rows = q.to(S.dtype).unflatten(1, (S.shape[1], -1)).squeeze(-2)  # (batch, key heads, group, f)
-    return (rows @ S).flatten(1, 2).unsqueeze(2), S
+    S = torch.addcmul(S, k.to(S.dtype).mT, v.to(S.dtype))
+    (batch, heads, _, f), key_heads = q.shape, S.shape[1]
+    rows = q.to(S.dtype).reshape(batch, key_heads, heads // key_heads, f)
+    return (rows @ S).view(batch, heads, 1, S.shape[-1]), S

@@ -90,7 +90,7 @@ def read_tokens(
         if not torch.compiler.is_compiling():
             check_order(Tokens(positions, mask, sequences), state, decays)
     elif mask is not None or state is not None:
-        counted = torch.arange(n, device=x.device)[None] if mask is None else padded(mask)
+        counted = torch.arange(n, device=x.device) if mask is None else padded(mask)
         positions = counted if state is None else counted + state.position[:, None]
     return Tokens(positions, mask, sequences, None if cu_seqlens is None else tuple(cu_seqlens.tolist()))
 

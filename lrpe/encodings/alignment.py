@@ -66,4 +66,4 @@ def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
         return t[0, 0]
     if lead == 1:
         return t[:, 0] if lone_axis == "batch" else t[0]
-    return t.reshape(batch, *(1,) * (lead - 2), *t.shape[1:])
+    return t if lead == 2 else t.reshape(batch, *(1,) * (lead - 2), *t.shape[1:])

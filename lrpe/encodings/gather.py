@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from lrpe.encodings.differentiable import Differentiable
 
-class Gather(torch.autograd.Function):
+
+class Gather(Differentiable):
     """y[index] along the last axis for an index that is a permutation, so that its gradient is a gather too."""
 
     generate_vmap_rule = True
@@ -22,4 +24,4 @@ class Gather(torch.autograd.Function):
         (index,) = ctx.saved_tensors
         places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
         inverse = torch.empty_like(index).scatter(-1, index, places)
-        return Gather.apply(grads[0], inverse), None
+        return Gather.of(grads[0], inverse), None

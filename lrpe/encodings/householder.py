@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.basis import Basis, Table
+from lrpe.encodings.differentiable import Differentiable
 from lrpe.encodings.precision import keep, normal
 from lrpe.errors import require
 
@@ -32,21 +33,23 @@ class Householder(Basis):
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
         V = self.v.to(dtype)
         gram = V @ V.mT
+        if len(V) == 1:
+            return V, 2 * V / gram
         T_inverse = gram.triu(1) + torch.diag(gram.diagonal() / 2)
         # x P ᵀ for rows x is x - (x Vᵀ) Tᵀ V, and (H_1 ⋯ H_m)ᵀ = H_m ⋯ H_1
         return V, solve_lower(T_inverse.mT, V)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         V, U = table
-        return LowRankUpdate.apply(x, V, U)
+        return LowRankUpdate.of(x, V, U)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
 
 
 def solve_lower(L: Tensor, V: Tensor) -> Tensor:
-    """U with L U = V for a lower triangular L: row by row if there is one, or for exporters, which have no solver."""
-    if len(L) > 1 and not torch.compiler.is_exporting():
+    """U with L U = V for a lower triangular L; row by row for exporters, which have no solver."""
+    if not torch.compiler.is_exporting():
         return torch.linalg.solve_triangular(L, V, upper=False)
     rows: list[Tensor] = []
     for i in range(len(L)):
@@ -55,7 +58,7 @@ def solve_lower(L: Tensor, V: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-class LowRankUpdate(torch.autograd.Function):
+class LowRankUpdate(Differentiable):
     """x - (x Vᵀ) U for rows x, whose gradient g - (g Uᵀ) V is an update of the same form."""
 
     generate_vmap_rule = True
@@ -74,7 +77,7 @@ class LowRankUpdate(torch.autograd.Function):
     def backward(ctx, *grads: Tensor):
         (g,) = grads
         x, V, U = ctx.saved_tensors
-        dx = LowRankUpdate.apply(g, U, V) if ctx.needs_input_grad[0] else None
+        dx = LowRankUpdate.of(g, U, V) if ctx.needs_input_grad[0] else None
         dV = -rows(g @ U.mT).mT @ rows(x) if ctx.needs_input_grad[1] else None
         dU = -rows(x @ V.mT).mT @ rows(g) if ctx.needs_input_grad[2] else None
         return dx, dV, dU

@@ -37,6 +37,8 @@ class Orthogonal(PositionMatrix):
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         angle = self.angles(positions)
         turn = torch.stack([angle.cos(), angle.sin()], -1).flatten(-2).to(positions.device, dtype)  # (..., n, 2p)
+        if self.alternating == 0:
+            return turn, turn[..., :0]
         sign = (1 - 2 * (positions % 2)).to(dtype)[:, None, :, None]  # (-1)^s by parity, exact for any s
         return turn, sign
 
@@ -71,7 +73,7 @@ def rotate(y: Tensor, turn: Tensor) -> Tensor:
     Eagerly it is one complex product, as fast as a copy. A compiler, and a device without complex numbers, fares
     better with the same product in real arithmetic.
     """
-    pairs, turns = y.unflatten(-1, (-1, 2)), turn.unflatten(-1, (-1, 2))
+    pairs, turns = (x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2) for x in (y, turn))
     if torch.compiler.is_compiling() or y.device.type in LACK_FLOAT64:
         # y cos + (-y_1, y_0) sin, and not each half by itself: inductor (torch 2.13) would keep the halves for the
         # gradient with the strides of the length at hand, and fail at the next length

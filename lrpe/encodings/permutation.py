@@ -43,7 +43,7 @@ class Permutation(PositionMatrix):
         return (self.power(positions),)
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
-        return Gather.apply(y, table[0])
+        return Gather.of(y, table[0])
 
     def dense(self, *s: int) -> Tensor:
         power = self.power(torch.tensor([[s[0]]], device=self.cycles.device))[0, :, 0].to("cpu")  # (heads, d)

@@ -45,10 +45,11 @@ def in_float64(tensor: Tensor) -> Tensor:
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager:
-    """A context in which autocast does not round what an encoding computes."""
-    if tensor.device.type == "meta":  # which has shapes but no numbers to round, and no autocast
+    """A context in which autocast does not round what an encoding computes. Where it is off, there is nothing to do."""
+    device = tensor.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):  # meta has shapes but no numbers, and no autocast
         return nullcontext()
-    return torch.autocast(tensor.device.type, enabled=False)
+    return torch.autocast(device, enabled=False)
 
 
 def normal(*shape: int, seed: int) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.angles import Angles, geometric
+from lrpe.encodings.differentiable import Differentiable
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.errors import require
 
@@ -34,7 +35,7 @@ class Unitary(PositionMatrix):
     def transform(self, y: Tensor, table: Table) -> Tensor:
         (cos_sin,) = table
         if y.shape[-1] == self.dim:
-            return spread(y, cos_sin) if torch.compiler.is_compiling() else Spread.apply(y, cos_sin)
+            return spread(y, cos_sin) if torch.compiler.is_compiling() else Spread.of(y, cos_sin)
         (re, im), (cos, sin) = y.chunk(2, -1), cos_sin.chunk(2, -1)
         return torch.cat([re * cos - im * sin, re * sin + im * cos], -1)
 
@@ -50,7 +51,7 @@ def spread(y: Tensor, cos_sin: Tensor) -> Tensor:
     return (y.unsqueeze(-2) * cos_sin.unflatten(-1, (2, -1))).flatten(-2)
 
 
-class Spread(torch.autograd.Function):
+class Spread(Differentiable):
     """``spread`` with its gradient g_re cos + g_im sin, which is not spread over 2d numbers before it is summed."""
 
     generate_vmap_rule = True
