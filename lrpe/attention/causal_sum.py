@@ -57,8 +57,9 @@ class CausalSum(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        dq, dk, dv, dS, dz = CausalSumGradient.of(*grads, *ctx.saved_tensors, ctx.chunk, ctx.total)
-        S, z = ctx.saved_tensors[3:5]
+        saved = ctx.saved_tensors  # read once: checkpointing gives them out once
+        dq, dk, dv, dS, dz = CausalSumGradient.of(*grads, *saved, ctx.chunk, ctx.total)
+        S, z = saved[3:5]
         return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
 
     @staticmethod
@@ -81,8 +82,9 @@ class CausalSumGradient(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        given = [i for i, tensor in enumerate(ctx.saved_tensors[:9]) if tensor is not None]
-        found = CausalSumCurvature.of(*ctx.saved_tensors, *grads, ctx.chunk, ctx.total)
+        saved = ctx.saved_tensors
+        given = [i for i, tensor in enumerate(saved[:9]) if tensor is not None]
+        found = CausalSumCurvature.of(*saved, *grads, ctx.chunk, ctx.total)
         second: list[Tensor | None] = [None] * 15
         for i, gradient in zip(given, found, strict=True):
             second[i] = gradient
@@ -206,8 +208,9 @@ def _(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chun
 
 
 def _backward(ctx, *grads):
-    dq, dk, dv, dS, dz = causal_sum_gradient_op(*grads, *ctx.saved_tensors, ctx.chunk, ctx.total)
-    S, z = ctx.saved_tensors[3:5]
+    saved = ctx.saved_tensors
+    dq, dk, dv, dS, dz = causal_sum_gradient_op(*grads, *saved, ctx.chunk, ctx.total)
+    S, z = saved[3:5]
     return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
 
 
