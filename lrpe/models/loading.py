@@ -1,4 +1,4 @@
-"""What a model does on loading beyond what transformers does: it names a damaged file, and keeps to its configuration."""
+"""Loading, beyond what transformers does: a damaged file is named, and a changed configuration holds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from lrpe.models.block import Block, defined_tensors
 from lrpe.models.configuration import LrpeConfig
 
 OF_THE_HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+DEFINING = {"encoding", "decay", "feature_map", "seed", "max_position_embeddings", "position_layout", "attention"}
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def follow(model: nn.Module, config: LrpeConfig, stored: LrpeConfig) -> None:
     A file has tensors of these names too, so it would quietly win. What both configurations fix alike stays as the file
     has it, and so does what both of them learn.
     """
-    if all(getattr(config, name) == getattr(stored, name) for name in vars(stored) if name in DEFINING):
+    if all(getattr(config, name) == getattr(stored, name) for name in DEFINING):
         return
     for block in (module for module in model.modules() if isinstance(module, Block)):
         own = block.attention.state_dict(keep_vars=True)
@@ -64,6 +65,3 @@ def follow(model: nn.Module, config: LrpeConfig, stored: LrpeConfig) -> None:
             fixed = old is not None and not isinstance(old, nn.Parameter) and torch.equal(old, value)
             if not learned and not fixed and own[name].device.type != "meta":
                 own[name].copy_(value)
-
-
-DEFINING = {"encoding", "decay", "feature_map", "seed", "max_position_embeddings", "position_layout", "attention"}
