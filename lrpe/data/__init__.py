@@ -1,0 +1,1 @@
+"""The paper's datasets, and for every task one that each machine already has."""

@@ -1,0 +1,84 @@
+"""Batches of a split: the same on every machine and for any number of workers, each sample once an epoch."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader
+
+from lrpe.data.dataset import Draw, Sample, Split
+from lrpe.errors import require
+
+Collate = Callable[[list[Sample]], Any]
+
+
+class Batches:
+    """Batches of ``size`` samples for each of ``world`` processes, of which this is number ``rank``.
+
+    In training the order of an epoch is a permutation drawn from (seed, epoch), and a last batch that is not full for
+    all processes is left out; in evaluation the order is that of the split, and every sample comes to one process once.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        size: int,
+        collate: Collate,
+        training: bool = True,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        workers: int = 0,
+    ):
+        require(size >= 1 and workers >= 0, f"A batch has one sample or more; got size={size}, workers={workers}.")
+        require(0 <= rank < world, f"A process is one of 0 ... world - 1; got rank={rank}, world={world}.")
+        require(
+            not training or len(split) >= size * world,
+            f"An epoch has one full batch or more; got {len(split)} samples for {world} × {size}.",
+        )
+        self.split, self.size, self.collate, self.training = split, size, collate, training
+        self.seed, self.rank, self.world, self.workers = seed, rank, world, workers
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        whole, rest = divmod(len(self.split), self.size * self.world)
+        return whole if self.training or rest == 0 else whole + 1
+
+    def indices(self, epoch: int) -> Iterator[list[int]]:
+        """The samples of each batch of this process."""
+        n = len(self.split)
+        order = np.random.default_rng((self.seed, epoch)).permutation(n) if self.training else np.arange(n)
+        for batch in range(len(self)):
+            together = order[batch * self.size * self.world : (batch + 1) * self.size * self.world]
+            yield together[self.rank :: self.world].tolist()
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch from number ``start`` on: what a resumed run asks for.
+
+        A process whose share of the last batch of an evaluation is empty gets None for it.
+        """
+        draws = [[Draw(i, number, self.seed) for i in batch] for batch in self.indices(number)][start:]
+        loader = DataLoader(
+            Keyed(self.split),  # type: ignore[arg-type]
+            batch_sampler=draws,  # type: ignore[arg-type]
+            collate_fn=self.gather,
+            num_workers=self.workers,
+            persistent_workers=False,
+        )
+        yield from loader
+
+    def gather(self, samples: list[Sample]) -> Any:
+        return self.collate(samples) if samples else None
+
+
+class Keyed:
+    """A split as torch's loader wants it: what stands in brackets is a draw."""
+
+    def __init__(self, split: Split):
+        self.split = split
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, draw: Draw) -> Sample:
+        return self.split.sample(draw)

@@ -1,0 +1,53 @@
+"""What a dataset is: splits of samples, each a function of its index, its epoch and a seed."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+Sample = dict[str, Any]  # arrays, numbers and strings by name
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which sample is asked for. All that is random in it comes from these three, never from a worker's state."""
+
+    index: int
+    epoch: int = 0
+    seed: int = 0
+
+    def generator(self) -> np.random.Generator:
+        return np.random.default_rng((self.seed, self.epoch, self.index))
+
+
+class Split(Protocol):
+    """Samples 0 ... len - 1."""
+
+    def __len__(self) -> int: ...
+
+    def sample(self, draw: Draw) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The splits of a dataset by name (train, validation, test), and what there is to say of it.
+
+    ``facts`` are JSON-friendly: labels, vocabulary size, hash of the sources, what was skipped and why.
+    """
+
+    name: str
+    splits: dict[str, Split]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A split held in memory: samples that are the same in every epoch."""
+
+    rows: list[Sample]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sample(self, draw: Draw) -> Sample:
+        return self.rows[draw.index]

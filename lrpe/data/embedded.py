@@ -1,0 +1,53 @@
+"""The text that every machine has: the sources of the running Python's standard library."""
+
+import sysconfig
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from lrpe.errors import require
+
+SPLITS = {"validation": (0,), "test": (1,)}  # of the twenty shares that files fall into; the rest is for training
+LEFT_OUT = ("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib2to3")
+
+
+class Module(NamedTuple):
+    """A source file of the standard library."""
+
+    path: str  # relative to the library, with slashes: "email/parser.py"
+    text: str
+
+    @property
+    def package(self) -> str:
+        """The top-level package or module: "email"."""
+        return self.path.partition("/")[0].removesuffix(".py")
+
+    @property
+    def split(self) -> str:
+        """train, validation or test, by a hash of the path: the same on every machine."""
+        share = int(sha256(self.path.encode()).hexdigest(), 16) % 20
+        return next((name for name, shares in SPLITS.items() if share in shares), "train")
+
+
+@cache
+def standard_library() -> tuple[Module, ...]:
+    """Every module of the standard library in the order of its path, its tests left out."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    files = (path for path in root.rglob("*.py") if not set(path.relative_to(root).parts) & set(LEFT_OUT))
+    found = tuple(sorted(Module(path.relative_to(root).as_posix(), read(path)) for path in files))
+    require(len(found) > 100, f"The sources of the standard library are not in {str(root)!r}; got {len(found)} files.")
+    return found
+
+
+def read(path: Path) -> str:
+    """Its text; a byte that is no UTF-8 becomes a replacement character."""
+    return path.read_bytes().decode("utf-8", errors="replace")
+
+
+def fingerprint() -> str:
+    """A hash of all paths and texts: it names the Python whose library this is."""
+    found = sha256()
+    for module in standard_library():
+        found.update(module.path.encode() + b"\0" + module.text.encode() + b"\0")
+    return found.hexdigest()

@@ -1,0 +1,28 @@
+"""What there is to say of a dataset before it is loaded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from lrpe.data.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset by name. ``load`` takes the path to its official layout (nothing if it needs none) and its options.
+
+    ``kind`` is what a sample is: text (for language models), sentences (one or two, with a label), sequence (token ids
+    with a label), pair (two sequences with a label) or image.
+    """
+
+    name: str
+    kind: Literal["text", "sentences", "sequence", "pair", "image"]
+    summary: str
+    licence: str
+    source: str  # where to get it
+    layout: str | None  # what lies under its path; None if it is embedded or generated
+    load: Callable[..., Dataset]
+
+    @property
+    def embedded(self) -> bool:
+        return self.layout is None
