@@ -9,6 +9,19 @@ from io import TextIOWrapper
 
 from lrpe.errors import LrpeError
 
+EXTRA_OF = {  # modules that the core does without
+    "jsonargparse": "cli",
+    "docstring_parser": "cli",
+    "transformers": "models",
+    "safetensors": "models",
+    "numpy": "data",
+    "filelock": "data",
+    "tokenizers": "data",
+    "tqdm": "data",
+    "sklearn": "data",
+    "PIL": "data",
+    "datasets": "hub",
+}
 FAILED, WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
 
 
@@ -36,11 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(argv: Sequence[str]) -> int:
     try:
         from lrpe.cli.parser import parse
+
+        return parse(argv).run()
     except ModuleNotFoundError as error:
-        if error.name not in ("jsonargparse", "docstring_parser"):
+        if error.name not in EXTRA_OF:
             raise
-        raise LrpeError("The command line needs jsonargparse: pip install 'lrpe[cli]'") from None
-    return parse(argv).run()
+        raise LrpeError(f"This needs {error.name}: pip install 'lrpe[{EXTRA_OF[error.name]}]'") from None
 
 
 def drop_output() -> None:

@@ -1,5 +1,6 @@
 """What a dataset is: splits of samples, each a function of its index, its epoch and a seed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,12 +33,14 @@ class Split(Protocol):
 class Dataset:
     """The splits of a dataset by name (train, validation, test), and what there is to say of it.
 
-    ``facts`` are JSON-friendly: labels, vocabulary size, hash of the sources, what was skipped and why.
+    ``facts`` are JSON-friendly: labels, vocabulary size, hash of the sources, what was skipped and why. ``show`` turns
+    a sample into a line that a person can read.
     """
 
     name: str
     splits: dict[str, Split]
     facts: dict[str, Any] = field(default_factory=dict)
+    show: Callable[[Sample], str] = str
 
 
 @dataclass(frozen=True)

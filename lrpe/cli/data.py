@@ -1,0 +1,85 @@
+"""``lrpe data``: what there is to learn from, how it looks, and making it ready."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lrpe.benchmarks.columns import in_columns
+from lrpe.errors import require
+
+
+@dataclass(frozen=True)
+class DataList:
+    """List every dataset: what it is, and whether this machine has it already.
+
+    Attributes:
+        json: print JSON instead of a table.
+    """
+
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.data.catalog import CATALOG
+        from lrpe.data.show import described
+
+        if self.json:
+            print(json.dumps([described(entry) for entry in CATALOG.values()], indent=2, ensure_ascii=False))
+            return 0
+        rows = [[e.name, e.kind, "here" if e.embedded else "--path", e.summary] for e in CATALOG.values()]
+        print(in_columns(["name", "kind", "from", "what it is"], rows, left=4))
+        return 0
+
+
+@dataclass(frozen=True)
+class DataShow:
+    """Show a dataset: where to get it, its licence, its splits, a few samples, the hash of its sources.
+
+    Without a path it tells of a dataset that is not on every machine what there is to tell.
+
+    Attributes:
+        name: of the dataset; see lrpe data list.
+        path: the folder or file with its official layout.
+        samples: how many samples of each split to show.
+        json: print JSON instead of text.
+    """
+
+    name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
+    path: Path | None = None
+    samples: int = 2
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.data.catalog import find, load
+        from lrpe.data.show import as_text, contents, described
+
+        entry = find(one(self.name))
+        loaded = load(entry.name, self.path) if entry.embedded or self.path is not None else None
+        found = described(entry) | ({} if loaded is None else contents(loaded, self.samples))
+        print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else as_text(found))
+        return 0
+
+
+@dataclass(frozen=True)
+class DataPrepare:
+    """Read, generate or tokenise a dataset once, into the cache (LRPE_CACHE, or lrpe in the user's cache folder).
+
+    Attributes:
+        name: of the dataset; see lrpe data list.
+        path: the folder or file with its official layout.
+    """
+
+    name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
+    path: Path | None = None
+
+    def run(self) -> int:
+        from lrpe.data.catalog import load
+
+        loaded = load(one(self.name), self.path)
+        sizes = ", ".join(f"{name} {len(split):,}" for name, split in loaded.splits.items())
+        print(f"{loaded.name} is ready: {sizes} samples.")
+        return 0
+
+
+def one(names: list[str]) -> str:
+    require(len(names) == 1, f"One dataset is named at a time, as in lrpe data show wikitext2; got {names}.")
+    return names[0]

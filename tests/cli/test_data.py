@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from lrpe.cli import main
+from lrpe.data import catalog
+from lrpe.data.dataset import Dataset, Rows
+from lrpe.data.entry import Entry
+
+
+@pytest.fixture(autouse=True)
+def two_datasets(monkeypatch):
+    def make(path=None):
+        rows = Rows([{"text": f"line {i} of {path}"} for i in range(3)])
+        return Dataset("made", {"train": rows}, {"labels": 2}, show=lambda sample: sample["text"].upper())
+
+    said = {"kind": "sentences", "licence": "MIT", "source": "a place", "load": make}
+    entries = [Entry("here", summary="of this machine", layout=None, **said)]
+    entries += [Entry("away", summary="of another", layout="rows.tsv", **said)]
+    monkeypatch.setattr(catalog, "CATALOG", {entry.name: entry for entry in entries})
+
+
+def test_every_dataset_is_listed_with_where_it_comes_from(capsys):
+    assert main(["data", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[2:]] == [["here", "sentences", "here"], ["away", "sentences", "--path"]]
+    assert main(["data", "list", "--json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == ["here", "away"]
+
+
+def test_a_dataset_is_shown_with_its_samples(capsys, tmp_path):
+    assert main(["data", "show", "here", "--samples", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "train: 3 samples" in shown
+    assert "LINE 0 OF NONE" in shown
+    assert "LINE 1" not in shown
+    assert main(["data", "show", "away", "--path", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["samples"] == 3
+
+
+def test_a_dataset_without_its_files_tells_where_to_get_them(capsys, tmp_path):
+    assert main(["data", "show", "away"]) == 0
+    assert "lrpe data show away --path DIR" in capsys.readouterr().out
+    assert main(["data", "prepare", "away"]) == 2
+    assert "get it from a place, and name its path. Layout: rows.tsv" in capsys.readouterr().err
+    assert main(["data", "prepare", "away", "--path", str(tmp_path / "no")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert main(["data", "prepare", "here", "--path", str(tmp_path)]) == 2
+    assert "reads no files" in capsys.readouterr().err
+
+
+def test_what_is_prepared_is_counted(capsys):
+    assert main(["data", "prepare", "here"]) == 0
+    assert capsys.readouterr().out == "made is ready: train 3 samples.\n"
+
+
+def test_a_name_that_is_not_known_or_not_given_is_named(capsys):
+    assert main(["data", "show", "hare"]) == 2
+    assert "Did you mean 'here'" in capsys.readouterr().err
+    assert main(["data", "show"]) == 2
+    assert "One dataset is named at a time" in capsys.readouterr().err
