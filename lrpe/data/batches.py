@@ -17,6 +17,8 @@ class Batches:
 
     In training the order of an epoch is a permutation drawn from (seed, epoch), and a last batch that is not full for
     all processes is left out; in evaluation the order is that of the split, and every sample comes to one process once.
+    With ``copies`` each sample of an epoch comes so many times in a row, drawn anew (repeated augmentation, Hoffer et
+    al., 2020), and the epoch has as many samples as before, so fewer different ones.
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         workers: int = 0,
+        copies: int = 1,
     ):
         require(size >= 1 and workers >= 0, f"A batch has one sample or more; got size={size}, workers={workers}.")
         require(0 <= rank < world, f"A process is one of 0 ... world - 1; got rank={rank}, world={world}.")
@@ -38,6 +41,8 @@ class Batches:
         )
         self.split, self.size, self.collate, self.training = split, size, collate, training
         self.seed, self.rank, self.world, self.workers = seed, rank, world, workers
+        require(copies >= 1 and (training or copies == 1), f"Copies are for training, 1 or more; got copies={copies}.")
+        self.copies = copies
 
     def __len__(self) -> int:
         """Batches an epoch."""
@@ -46,21 +51,24 @@ class Batches:
 
     def indices(self, epoch: int) -> Iterator[list[int]]:
         """The samples of each batch of this process."""
-        n = len(self.split)
+        for batch in self.draws(epoch):
+            yield [draw.index for draw in batch]
+
+    def draws(self, epoch: int) -> Iterator[list[Draw]]:
+        n, together = len(self.split), self.size * self.world
         order = np.random.default_rng((self.seed, epoch)).permutation(n) if self.training else np.arange(n)
         for batch in range(len(self)):
-            together = order[batch * self.size * self.world : (batch + 1) * self.size * self.world]
-            yield together[self.rank :: self.world].tolist()
+            places = range(batch * together + self.rank, min((batch + 1) * together, n), self.world)
+            yield [Draw(int(order[i // self.copies]), epoch, self.seed, i % self.copies) for i in places]
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
         """The batches of an epoch from number ``start`` on: what a resumed run asks for.
 
         A process whose share of the last batch of an evaluation is empty gets None for it.
         """
-        draws = [[Draw(i, number, self.seed) for i in batch] for batch in self.indices(number)][start:]
         loader = DataLoader(
             Keyed(self.split),  # type: ignore[arg-type]
-            batch_sampler=draws,  # type: ignore[arg-type]
+            batch_sampler=list(self.draws(number))[start:],  # type: ignore[arg-type]
             collate_fn=self.gather,
             num_workers=self.workers,
             persistent_workers=False,

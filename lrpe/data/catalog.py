@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.data.dataset import Dataset
+from lrpe.data.digits import ENTRIES as DIGITS
 from lrpe.data.entry import Entry
+from lrpe.data.images import ENTRIES as IMAGES
 from lrpe.errors import require, unknown_name
 
-ENTRIES: tuple[Entry, ...] = ()
+ENTRIES: tuple[Entry, ...] = (*IMAGES, *DIGITS)
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
 
 

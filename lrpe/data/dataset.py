@@ -11,14 +11,15 @@ Sample = dict[str, Any]  # arrays, numbers and strings by name
 
 @dataclass(frozen=True)
 class Draw:
-    """Which sample is asked for. All that is random in it comes from these three, never from a worker's state."""
+    """Which sample is asked for. All that is random in it comes from these numbers, never from a worker's state."""
 
     index: int
     epoch: int = 0
     seed: int = 0
+    copy: int = 0  # of a sample that comes several times an epoch
 
     def generator(self) -> np.random.Generator:
-        return np.random.default_rng((self.seed, self.epoch, self.index))
+        return np.random.default_rng((self.seed, self.epoch, self.index, self.copy))
 
 
 class Split(Protocol):

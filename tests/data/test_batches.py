@@ -64,6 +64,17 @@ def test_a_process_without_a_share_of_the_last_batch_gets_none():
     assert list(Batches(Noisy(), 1, stack, training=False, rank=23, world=24).epoch(0)) == [None]
 
 
+def test_copies_of_a_sample_stand_together_and_are_drawn_anew():
+    found = list(batches(copies=2).epoch(0))
+    assert len(found) == len(batches())
+    for batch in found:
+        pairs = batch["index"].view(-1, 2)
+        assert (pairs[:, 0] == pairs[:, 1]).all()
+        assert (batch["noise"].view(-1, 2).diff() != 0).all()
+    with pytest.raises(LrpeError, match="Copies are for training"):
+        batches(copies=2, training=False)
+
+
 def test_evaluation_keeps_the_order():
     seen = np.concatenate(list(batches(training=False).indices(0)))
     assert seen.tolist() == list(range(23))
