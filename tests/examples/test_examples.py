@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -55,6 +56,25 @@ def test_a_patched_transformers_model_starts_where_it_was_and_learns_with_linear
     swapped, trained = (float(printed.partition(f"{word} ")[2].split()[0]) for word in ("softmax,", "swap,"))
     assert trained < swapped
     assert "It generated 20 tokens from a state of 1,088 numbers" in printed
+
+
+def test_the_trainer_trains_a_model_that_loads_and_goes_on_from_its_checkpoint(run, tmp_path):
+    options = ("--width", "32", "--output", str(tmp_path))
+    printed = run("train_with_trainer.py", "--steps", "6", *options)
+    bits = [float(line.partition(": ")[2].split()[0]) for line in printed.splitlines() if line.startswith("step ")]
+    assert len(bits) == 6
+    assert bits[-1] < bits[0] < 9
+    assert "it writes:\n    def __init__(self, " in printed
+    assert AutoModelForCausalLM.from_pretrained(tmp_path).config.hidden_size == 32
+    resumed = run("train_with_trainer.py", "--steps", "8", "--resume", *options)
+    assert "step 8 of 8" in resumed
+    assert "step 6 of 8" not in resumed
+
+
+def test_a_masked_language_model_becomes_a_classifier_with_a_new_head(run):
+    printed = run("finetune_classifier.py", "--pretrain", "2", "--steps", "30")
+    assert "New weights: classifier.labels.bias, classifier.labels.weight." in printed
+    assert int(printed.partition("Right on ")[2].partition("%")[0]) > 55
 
 
 def test_every_row_of_the_comparison_trains_and_a_saved_run_is_not_run_again(run, tmp_path):
