@@ -53,7 +53,7 @@ class LrpePreTrainedModel(PreTrainedModel):
         angles. What the file learned and the changed model would learn too is the file's.
         """
         where = pretrained_model_name_or_path
-        options = {"use_safetensors": True} | kwargs  # a pickle may run code
+        options: dict[str, Any] = {"use_safetensors": True} | kwargs  # a pickle may run code
         with naming_damage(where):
             loaded = super().from_pretrained(where, *args, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
