@@ -39,12 +39,14 @@ class DataShow:
     Attributes:
         name: of the dataset; see lrpe data list.
         path: the folder or file with its official layout.
+        hub: read it from the Hugging Face hub instead, if it is there.
         samples: how many samples of each split to show.
         json: print JSON instead of text.
     """
 
     name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
     path: Path | None = None
+    hub: bool = False
     samples: int = 2
     json: bool = False
 
@@ -53,7 +55,8 @@ class DataShow:
         from lrpe.data.show import as_text, contents, described
 
         entry = find(one(self.name))
-        loaded = load(entry.name, self.path) if entry.embedded or self.path is not None else None
+        there = entry.embedded or self.path is not None or self.hub
+        loaded = load(entry.name, self.path, self.hub) if there else None
         found = described(entry) | ({} if loaded is None else contents(loaded, self.samples))
         print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else as_text(found))
         return 0
@@ -66,15 +69,17 @@ class DataPrepare:
     Attributes:
         name: of the dataset; see lrpe data list.
         path: the folder or file with its official layout.
+        hub: read it from the Hugging Face hub instead, if it is there.
     """
 
     name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
     path: Path | None = None
+    hub: bool = False
 
     def run(self) -> int:
         from lrpe.data.catalog import load
 
-        loaded = load(one(self.name), self.path)
+        loaded = load(one(self.name), self.path, self.hub)
         sizes = ", ".join(f"{name} {len(split):,}" for name, split in loaded.splits.items())
         print(f"{loaded.name} is ready: {sizes} samples.")
         return 0

@@ -1,6 +1,6 @@
 """What a dataset is: splits of samples, each a function of its index, its epoch and a seed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -39,7 +39,7 @@ class Dataset:
     """
 
     name: str
-    splits: dict[str, Split]
+    splits: Mapping[str, Split]
     facts: dict[str, Any] = field(default_factory=dict)
     show: Callable[[Sample], str] = str
 

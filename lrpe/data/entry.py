@@ -22,6 +22,7 @@ class Entry:
     source: str  # where to get it
     layout: str | None  # what lies under its path; None if it is embedded or generated
     load: Callable[..., Dataset]
+    hub: Callable[..., Dataset] | None = None  # takes the options alone, and downloads data, never code
 
     @property
     def embedded(self) -> bool:
