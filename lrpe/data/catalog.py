@@ -5,17 +5,27 @@ from typing import Any
 
 from lrpe.data.dataset import Dataset
 from lrpe.data.digits import ENTRIES as DIGITS
+from lrpe.data.embedded_glue import ENTRIES as EMBEDDED_GLUE
 from lrpe.data.entry import Entry
+from lrpe.data.glue import ENTRIES as GLUE
+from lrpe.data.hub import ENTRIES as HUB
 from lrpe.data.images import ENTRIES as IMAGES
-from lrpe.errors import require, unknown_name
+from lrpe.data.text import ENTRIES as TEXT
+from lrpe.data.wikitext import ENTRIES as WIKITEXT
+from lrpe.errors import LrpeError, require, unknown_name
 
-ENTRIES: tuple[Entry, ...] = (*IMAGES, *DIGITS)
+ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *IMAGES, *DIGITS)
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
 
 
-def load(name: str, path: Path | None = None, **options: Any) -> Dataset:
-    """The dataset of that name, from its files if it has any."""
+def load(name: str, path: Path | None = None, hub: bool = False, **options: Any) -> Dataset:
+    """The dataset of that name: from its files, from the Hugging Face hub if it is there, or made on the spot."""
     entry = find(name)
+    if hub:
+        if entry.hub is None:
+            known = [other.name for other in CATALOG.values() if other.hub is not None]
+            raise LrpeError(f"{name} is not read from the hub; these are: {', '.join(known) or 'none'}.")
+        return entry.hub(**options)
     require(
         entry.embedded or path is not None,
         f"{name} is not on every machine: get it from {entry.source}, and name its path. Layout: {entry.layout}",

@@ -1,0 +1,42 @@
+"""Where documents come from: one pass over them, each with its split."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple
+
+
+class Document(NamedTuple):
+    """A text that stands for itself: an article, a book, a module."""
+
+    split: str  # train, validation or test
+    text: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """Documents in an order of their own. ``identity`` is all that they depend on, JSON-friendly."""
+
+    name: str
+    identity: dict[str, Any]
+    documents: Callable[[], Iterator[Document]]
+
+    def training_texts(self) -> Iterator[str]:
+        return (text for split, text in self.documents() if split == "train")
+
+
+def joined(name: str, sources: Iterable[Source]) -> Source:
+    """The documents of one source after the other."""
+    parts = tuple(sources)
+    identity = {"joined": [part.identity for part in parts]}
+    return Source(name, identity, lambda: chain.from_iterable(part.documents() for part in parts))
+
+
+def share(number: int, every: int) -> str:
+    """The split of a document by its number: of ``every`` in a row the last is for the test, the one before for
+    validation.
+
+    >>> [share(number, every=4) for number in range(5)]
+    ['train', 'train', 'validation', 'test', 'train']
+    """
+    return {every - 2: "validation", every - 1: "test"}.get(number % every, "train")

@@ -1,0 +1,59 @@
+"""Masked language modelling: hidden tokens from both sides, measured in bits."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from lrpe.data.batches import Batches
+from lrpe.data.dataset import Sample
+from lrpe.data.masking import MaskedWindows, masking
+from lrpe.data.text_dataset import TextDataset
+from lrpe.models.masked_lm import LrpeForMaskedLM
+from lrpe.tasks.task import Batch, Loss, Task
+from lrpe.tasks.token_losses import observe_tokens, pad_tokens, token_metrics, total_loss
+
+
+class MaskedLanguageModelling(Task):
+    """RoBERTa's: of the tokens, or of whole words, the share ``rate`` is to be predicted.
+
+    80 % of them become <mask>, 10 % another token, 10 % stay; drawn anew in every epoch, and in evaluation always the
+    same. ``tokenizer`` is the dataset's, with <mask> and <pad> where it lacked them. The paper's "loss" is in bits.
+    """
+
+    name = "masked language modelling"
+    metric = "bits"
+    better = "lower"
+    model_class = LrpeForMaskedLM
+
+    def __init__(self, dataset: TextDataset, rate: float = 0.15, whole_words: bool = False):
+        self.dataset, self.text = dataset, dataset
+        self.tokenizer = dataset.tokenizer.completed("pad", "mask")
+        self.masking = masking(self.tokenizer, rate, whole_words)
+
+    def fields(self) -> dict[str, Any]:
+        roles = {f"{role}_token_id": self.tokenizer.specials.get(role) for role in ("bos", "eos", "pad")}
+        return {"vocab_size": len(self.tokenizer)} | roles
+
+    def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
+        windows = replace(self.text.windows(split), whole=training)
+        specials = self.tokenizer.specials
+        start = specials.get("bos", specials["eos"])
+        return Batches(
+            MaskedWindows(windows, self.masking, start, fixed=not training), size, self.collate, training, **options
+        )
+
+    def collate(self, samples: list[Sample]) -> Batch:
+        marked = [sample | {"attention_mask": np.ones_like(sample["input_ids"])} for sample in samples]
+        return pad_tokens(marked, list(marked[0]), self.tokenizer.specials["pad"])
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        return total_loss(model, batch)
+
+    def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
+        return observe_tokens(model, batch)
+
+    def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
+        return token_metrics(observed)

@@ -1,0 +1,71 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from lrpe import LrpeError
+from lrpe.data.catalog import load
+from lrpe.data.hub import hub_source, parse_repository
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LRPE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """A hub with these repositories, which notes how it is asked."""
+    held = {
+        "owner/split": {"train": ["a\n", "b\n"], "validation": ["c\n"], "test": ["d\n"], "unsupervised": ["e\n"]},
+        "owner/whole": {"train": [f"{number}\n" for number in range(8)]},
+    }
+    asked = []
+
+    def load_dataset(name, configuration, **options):
+        asked.append((name, configuration, options))
+        if name not in held:
+            raise FileNotFoundError(f"{name} is not on the hub")
+        return {split: [{"text": text} for text in texts] for split, texts in held[name].items()}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    return asked
+
+
+def test_splits_of_the_hub_are_kept(hub):
+    documents = [tuple(document) for document in hub_source("owner/split").documents()]
+    assert documents == [("train", "a\n"), ("train", "b\n"), ("validation", "c\n"), ("test", "d\n")]
+
+
+def test_rows_are_streamed_and_code_is_never_asked_for(hub):
+    list(hub_source("owner/whole:en@abc").documents())
+    assert hub == [("owner/whole", "en", {"revision": "abc", "streaming": True})]
+
+
+def test_a_training_split_alone_is_held_out_by_number_and_limited(hub):
+    splits = [split for split, _ in hub_source("owner/whole", every=4, limit=7).documents()]
+    assert splits == ["train", "train", "validation", "test", "train", "train", "validation"]
+
+
+def test_several_repositories_come_one_after_the_other(hub):
+    found = load("hub-text", repository=["owner/split", "owner/whole"], every=4, tokenizer="bytes")
+    assert {name: split["documents"] for name, split in found.facts["splits"].items()} == {
+        "train": 2 + 4,
+        "validation": 1 + 2,
+        "test": 1 + 2,
+    }
+
+
+def test_what_the_hub_cannot_give_is_named(hub):
+    with pytest.raises(LrpeError, match=r"owner/none could not be opened: FileNotFoundError"):
+        list(hub_source("owner/none").documents())
+    with pytest.raises(LrpeError, match=r"column 'body'; row 0 has text"):
+        list(hub_source("owner/split", column="body").documents())
+    with pytest.raises(LrpeError, match="owner/name"):
+        parse_repository(":en")
+
+
+def test_without_the_library_the_way_out_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(LrpeError, match=r"pip install 'lrpe\[hub\]'"):
+        list(hub_source("owner/whole").documents())
