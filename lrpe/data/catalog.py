@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from lrpe.data.arena import ENTRIES as ARENA
 from lrpe.data.dataset import Dataset
 from lrpe.data.digits import ENTRIES as DIGITS
 from lrpe.data.embedded_glue import ENTRIES as EMBEDDED_GLUE
@@ -14,7 +15,7 @@ from lrpe.data.text import ENTRIES as TEXT
 from lrpe.data.wikitext import ENTRIES as WIKITEXT
 from lrpe.errors import LrpeError, require, unknown_name
 
-ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *IMAGES, *DIGITS)
+ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *ARENA, *IMAGES, *DIGITS)
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
 
 
