@@ -32,7 +32,9 @@ def parse_repository(text: str) -> Repository:
     return Repository(name, configuration or None, revision or None)
 
 
-def hub_source(repository: str, column: str = "text", every: int = 1000, limit: int | None = None) -> Source:
+def hub_source(
+    repository: str, name: str = "hub-text", column: str = "text", every: int = 1000, limit: int | None = None
+) -> Source:
     """The rows of a dataset of the hub, read as they come; of each of its splits the first ``limit``.
 
     One that has a training split alone holds out one row in ``every`` for validation and one for the test. The rows are
@@ -41,7 +43,7 @@ def hub_source(repository: str, column: str = "text", every: int = 1000, limit: 
     require(every >= 3, f"One row in `every` is for validation and one for the test, so every ≥ 3; got {every}.")
     where = parse_repository(repository)
     identity = {"hub": list(where), "column": column, "every": every, "limit": limit}
-    return Source("hub-text", identity, partial(read_rows, where, column, every, limit))
+    return Source(name, identity, partial(read_rows, where, column, every, limit))
 
 
 def read_rows(where: Repository, column: str, every: int, limit: int | None) -> Iterator[Document]:
@@ -89,6 +91,7 @@ def import_datasets() -> ModuleType:
 
 def load(
     repository: str | Sequence[str],
+    name: str = "hub-text",
     column: str = "text",
     every: int = 1000,
     limit: int | None = None,
@@ -97,8 +100,8 @@ def load(
 ) -> TextDataset:
     """One dataset of the hub, or several, one after the other."""
     names = [repository] if isinstance(repository, str) else list(repository)
-    sources = [hub_source(name, column, every, limit) for name in names]
-    return text_dataset(joined("hub-text", sources), tokenizer, **options)
+    sources = [hub_source(each, name, column, every, limit) for each in names]
+    return text_dataset(joined(name, sources), tokenizer, **options)
 
 
 ENTRIES = (

@@ -37,8 +37,9 @@ class Masking:
         words = self.number_words(ids)
         candidates = np.unique(words[hidable])
         count = int(self.rate * len(candidates) + generator.random())
-        chosen = generator.choice(candidates, count, replace=False) if count else candidates[:0]
-        return np.isin(words, chosen) & hidable
+        chosen = np.zeros(words[-1] + 1, dtype=bool)
+        chosen[generator.permutation(candidates)[:count]] = True
+        return chosen[words] & hidable
 
     def number_words(self, ids: np.ndarray) -> np.ndarray:
         """The word that each token is part of, 0, 1, ...; every token is one if they are not taken whole."""

@@ -1,4 +1,4 @@
-"""The tokens of a split, one document after the other, in a file that is mapped into memory."""
+"""The tokens of a split, one document after the other, in a file that is read where it is asked for."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,10 @@ class Stream:
 
     def read(self, begin: int, end: int) -> np.ndarray:
         """The tokens begin ... end - 1, int64; number -1 is ``start``."""
-        found = np.memmap(self.file, self.dtype, "r")[max(begin, 0) : end].astype(np.int64)
-        return np.insert(found, 0, self.start) if begin < 0 else found
+        first = max(begin, 0)
+        place = first * np.dtype(self.dtype).itemsize
+        found = np.fromfile(self.file, self.dtype, end - first, offset=place).astype(np.int64)
+        return np.concatenate([[self.start], found]) if begin < 0 else found
 
     def sequences(self, begin: int, end: int) -> np.ndarray:
         """Which document each of these tokens belongs to, counted from 0 at ``begin``."""

@@ -8,6 +8,7 @@ from typing import Any
 from lrpe.data.embedded import fingerprint, standard_library
 from lrpe.data.entry import Entry
 from lrpe.data.folder import folder_source
+from lrpe.data.hub import load as load_hub
 from lrpe.data.reading import SUFFIXES
 from lrpe.data.source import Document, Source, joined
 from lrpe.data.text_dataset import TextDataset, text_dataset
@@ -15,6 +16,7 @@ from lrpe.errors import require
 
 FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
 PARTS = ("wikipedia", "books")
+WIKIPEDIA, PG19 = "wikimedia/wikipedia:20231101.en", "emozilla/pg19"  # of the hub
 
 
 def load_folder(name: str, path: Path, tokenizer: Any = "bpe:8192", every: int = 20, **options: Any) -> TextDataset:
@@ -57,18 +59,20 @@ ENTRIES = (
         kind="text",
         summary="A folder of books; whole books are held out.",
         licence="of each book; Project Gutenberg's are in the public domain",
-        source="https://www.gutenberg.org, or the hub's bookcorpus/bookcorpus as `hub-text`",
+        source="https://www.gutenberg.org; on the hub PG-19, 28,752 of its books from before 1919",
         layout=f"a book a file: {FILES}",
         load=partial(load_folder, "books"),
+        hub=partial(load_hub, PG19, name="books"),
     ),
     Entry(
         name="wikibook",
         kind="text",
         summary="Wikipedia and books, for masked language models: RoBERTa's 50,265 entries.",
         licence="Wikipedia: CC BY-SA 4.0; books: of each",
-        source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or the hub, see `hub-text`",
+        source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or both of the hub",
         layout=f"wikipedia/ and books/, each with {FILES}",
         load=load_wikibook,
+        hub=partial(load_hub, (WIKIPEDIA, PG19), name="wikibook", tokenizer="bpe:50265"),
     ),
     Entry(
         name="stdlib",

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from lrpe.data.cache import hash_files
 from lrpe.data.entry import Entry
 from lrpe.data.folder import find_files, split_by_name
+from lrpe.data.hub import hub_source
 from lrpe.data.reading import read_lines
 from lrpe.data.source import Document, Source
 from lrpe.data.text_dataset import TextDataset, text_dataset
@@ -31,8 +34,13 @@ def name_files(files: dict[Path, str]) -> str:
 
 
 def read_articles(files: dict[Path, str]) -> Iterator[Document]:
-    for file, split in files.items():
-        yield from (Document(split, article) for article in split_articles(read_lines(file)))
+    return gather_articles(Document(split, line) for file, split in files.items() for line in read_lines(file))
+
+
+def gather_articles(lines: Iterator[Document]) -> Iterator[Document]:
+    """The articles of lines in the order of their splits; an empty one, as the hub has it, ends too."""
+    for split, those in groupby(lines, key=attrgetter("split")):
+        yield from (Document(split, article) for article in split_articles(text or " \n" for _, text in those))
 
 
 def split_articles(lines: Iterator[str]) -> Iterator[str]:
@@ -65,7 +73,14 @@ def load(name: str, path: Path, tokenizer: Any = "words", **options: Any) -> Tex
     return text_dataset(wikitext_source(path, name), tokenizer, **options)
 
 
-def entry(name: str, size: str) -> Entry:
+def load_from_hub(name: str, repository: str, tokenizer: Any = "words", **options: Any) -> TextDataset:
+    """The same from the hub, where a row is a line."""
+    rows = hub_source(repository, name)
+    source = Source(name, {"articles": rows.identity}, lambda: gather_articles(rows.documents()))
+    return text_dataset(source, tokenizer, **options)
+
+
+def entry(name: str, size: str, repository: str) -> Entry:
     return Entry(
         name=name,
         kind="text",
@@ -74,7 +89,11 @@ def entry(name: str, size: str) -> Entry:
         source="https://huggingface.co/datasets/Salesforce/wikitext",
         layout=LAYOUT,
         load=partial(load, name),
+        hub=partial(load_from_hub, name, repository),
     )
 
 
-ENTRIES = (entry("wikitext103", "103 million words"), entry("wikitext2", "2 million words"))
+ENTRIES = (
+    entry("wikitext103", "103 million words", "Salesforce/wikitext:wikitext-103-v1"),
+    entry("wikitext2", "2 million words", "Salesforce/wikitext:wikitext-2-v1"),
+)

@@ -18,6 +18,12 @@ def hub(monkeypatch):
     """A hub with these repositories, which notes how it is asked."""
     held = {
         "owner/split": {"train": ["a\n", "b\n"], "validation": ["c\n"], "test": ["d\n"], "unsupervised": ["e\n"]},
+        "Salesforce/wikitext": {
+            "test": ["", " = A = \n", "", " a b \n"],
+            "train": ["", " = A = \n", "", " a \n", "", " = B = \n", "", " b \n"],
+        },
+        "wikimedia/wikipedia": {"train": ["article\n"] * 3},
+        "emozilla/pg19": {"train": ["book\n"], "test": ["book\n"]},
         "owner/whole": {"train": [f"{number}\n" for number in range(8)]},
     }
     asked = []
@@ -54,6 +60,18 @@ def test_several_repositories_come_one_after_the_other(hub):
         "validation": 1 + 2,
         "test": 1 + 2,
     }
+
+
+def test_the_lines_of_wikitext_on_the_hub_are_its_articles(hub):
+    facts = load("wikitext2", hub=True).facts["splits"]
+    assert hub[0][:2] == ("Salesforce/wikitext", "wikitext-2-v1")
+    assert {name: split["documents"] for name, split in facts.items()} == {"train": 2, "test": 1}
+    assert facts["test"]["tokens"] == 3 + 2 + 4  # words and ends of lines
+
+
+def test_wikibook_of_the_hub_is_wikipedia_and_books(hub):
+    facts = load("wikibook", hub=True, tokenizer="bytes").facts["splits"]
+    assert {name: split["documents"] for name, split in facts.items()} == {"train": 4, "test": 1}
 
 
 def test_what_the_hub_cannot_give_is_named(hub):
