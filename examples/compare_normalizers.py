@@ -44,7 +44,7 @@ def rows() -> dict[str, dict]:
         type2 = {"encoding": "type2", "learned_angles": angles == "learned"}
         for normalizer in ("encoded", "plain", "output", "output-rms"):
             table[f"type2 {normalizer} {angles}"] = type2 | {"normalizer": normalizer}
-        for normalizer in ("plain", "output-rms"):
+        for normalizer in ("plain", "output", "output-rms"):
             table[f"type2 {normalizer} {angles}, decay"] = type2 | {"normalizer": normalizer, "decay": True}
     return table | {"softmax with rope": {"encoding": "rope", "softmax": True}}
 

@@ -59,7 +59,7 @@ def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tu
         Z, z_last = key_sums(c, z)
         sums = A.sum(-1, keepdim=True).baddbmm_(c.Q_before, Z)
     else:
-        sums, z_last = out.new_empty(len(out), out.shape[1], 0), S_last.new_empty(*S_last.shape[:2], 0)
+        sums, z_last = out.new_empty(*out.shape[:2], 0), S_last.new_empty(*S_last.shape[:2], 0)
     return c.cut.from_queries(out), c.cut.from_queries(sums), S_last, z_last
 
 

@@ -24,7 +24,7 @@ class Cut(NamedTuple):
         n = max(k.shape[-2], 1)
         chunk = min(chunk, n)
         chunks = (n + chunk - 1) // chunk  # not -(-n // chunk): an exported division rounds towards 0
-        return cls(len(k), k.shape[1], q.shape[1] // k.shape[1], chunks, chunk, chunks * chunk - k.shape[-2])
+        return cls(k.shape[0], k.shape[1], q.shape[1] // k.shape[1], chunks, chunk, chunks * chunk - k.shape[-2])
 
     @property
     def total(self) -> int:
@@ -56,7 +56,7 @@ class Cut(NamedTuple):
 
     def tokens(self, x: Tensor) -> Tensor:
         """(batch or 1, n) integers -> (batch or 1, N, C); zeros in front stand where the first token does."""
-        front = x[:, :1].expand(len(x), self.pad)
+        front = x[:, :1].expand(x.shape[0], self.pad)
         return torch.cat([front, x], 1).unflatten(1, (self.chunks, self.chunk))
 
     def weights(
@@ -75,7 +75,7 @@ class Cut(NamedTuple):
         p = frame.placed(self.chunks * self.chunk - self.pad, device)
         start = p[:, :1] - (1 if gap is None else gap[:, None])
         sequences = None if frame.sequences is None else self.tokens(frame.sequences)
-        return self.tokens(p).expand(len(start), -1, -1), start, frame, sequences
+        return self.tokens(p).expand(start.shape[0], -1, -1), start, frame, sequences
 
     def scale(self, x: Tensor, weight: Tensor) -> Tensor:
         """x (M, rows, d) times a weight (batch or 1, heads or 1, N or 1, C, d or 1), for each query of the group."""

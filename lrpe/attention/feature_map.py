@@ -101,7 +101,7 @@ class RandomFeatures(Precise):
         uniform = Q * R.diagonal(dim1=-2, dim2=-1).sign()[:, None]  # over all orthogonal matrices (Mezzadri, 2007)
         directions = uniform * lengths.norm(dim=-1, keepdim=True)
         self.omega: Tensor
-        self.register_buffer("omega", directions.flatten(0, 1)[:features].clone())
+        self.register_buffer("omega", directions.flatten(0, 1)[:features].clone(memory_format=torch.contiguous_format))
 
     def forward(self, x: Tensor) -> Tensor:
         width = self.omega.shape[-1]

@@ -59,7 +59,7 @@ class ChunkWeights(NamedTuple):
 def chunk_weights(p: Tensor, start: Tensor, frame: Frame, sequences: Tensor | None, dtype: torch.dtype) -> ChunkWeights:
     """The weights of chunks at positions p (batch, N, C), with the state before the first at start (batch, 1)."""
     end = p[..., -1]
-    start = torch.cat([start.expand(len(end), 1), end[:, :-1]], 1)  # e_{c-1}: (batch, N)
+    start = torch.cat([start.expand(end.shape[0], 1), end[:, :-1]], 1)  # e_{c-1}: (batch, N)
     inside = frame.fade((p[..., :, None] - p[..., None, :]).clamp(min=0), dtype).tril()
     before = frame.fade((p - start[..., None]).clamp(min=0), dtype)
     after = frame.fade((end[..., None] - p).clamp(min=0), dtype)
@@ -76,7 +76,9 @@ def chunk_weights(p: Tensor, start: Tensor, frame: Frame, sequences: Tensor | No
 
 def chunk_links(p: Tensor, start: Tensor, frame: Frame, sequences: Tensor | None, dtype: torch.dtype) -> Tensor:
     """The weight of the initial state, and of what each chunk adds, before each chunk: (batch, heads, N, 1 + N)."""
-    end = torch.cat([start.expand(len(p), 1), p[..., -1]], 1)  # where the initial state and every chunk's state stand
+    end = torch.cat(
+        [start.expand(p.shape[0], 1), p[..., -1]], 1
+    )  # where the initial state and every chunk's state stand
     links = frame.fade((end[:, :-1, None] - end[:, None, :]).clamp(min=0), dtype).tril()
     if sequences is not None:
         last = torch.cat([sequences[:, :1, 0], sequences[..., -1]], 1)

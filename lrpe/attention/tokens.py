@@ -29,9 +29,19 @@ class Tokens(NamedTuple):
         first = first.masked_fill(first == far, 0)
         since = torch.where(self.mask, self.positions - first, 0)
         if self.sequences is None:
-            return since.cummax(-1).values + first
+            return last_real(since, self.mask) + first
         lift = self.sequences * (since.amax(-1, keepdim=True) + 1)  # every sequence stands above the one before it
         return (since + lift).cummax(-1).values - lift + first
+
+
+def last_real(values: Tensor, mask: Tensor) -> Tensor:
+    """The value at the last real token up to each token, 0 before all of them; (batch, n) -> (batch, n).
+
+    Values that never fall have it as their running maximum, for which ONNX has no word.
+    """
+    count = mask.long().cumsum(-1)
+    slots = torch.zeros_like(torch.cat([count, count[:, :1]], 1))
+    return slots.scatter(1, torch.where(mask, count, 0), values.expand(count.shape)).gather(1, count)
 
 
 def place(tokens: Tokens, x: Tensor) -> Tensor:

@@ -237,6 +237,8 @@ class LrpeConfig(PreTrainedConfig):
 
 def upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of a configuration of any older format as those of this one."""
+    if not isinstance(values, dict):
+        raise LrpeError(f"A configuration is a JSON object; got {str(values)[:80]!r}.")
     kind, version = values.get("model_type", "lrpe"), values.get("format", FORMAT)
     if kind != "lrpe":
         raise LrpeError(f"This configuration is of model_type {kind!r}, not 'lrpe'. Load it by AutoConfig.")

@@ -62,7 +62,7 @@ class PatchEmbedding(nn.Module):
         if self.class_token is None:
             return x, positions
         first = torch.zeros_like(positions[:1])
-        return torch.cat([self.class_token.expand(len(x), -1, -1), x], 1), torch.cat([first, positions + 1])
+        return torch.cat([self.class_token.expand(x.shape[0], -1, -1), x], 1), torch.cat([first, positions + 1])
 
     def absolute(self, rows: int, columns: int, x: Tensor) -> Tensor:
         """(1, n, width)."""

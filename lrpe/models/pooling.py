@@ -15,7 +15,7 @@ def pool(x: Tensor, mask: Tensor | None, kind: str) -> Tensor:
         return (x * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
     order = torch.arange(1, real.shape[1] + 1, device=x.device, dtype=x.dtype)
     index = (real * (order if kind == "last" else order.flip(0))).argmax(1)
-    return x[torch.arange(len(x), device=x.device), index]
+    return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[-1]))[:, 0]
 
 
 class Classifier(nn.Module):

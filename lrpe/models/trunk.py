@@ -130,7 +130,8 @@ class LrpeModel(LrpePreTrainedModel):
         """Hidden states (batch, n, hidden_size) of one of ``input_ids``, ``inputs_embeds`` and ``pixel_values``.
 
         ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also speak of the tokens before. Packed
-        sequences are told by ``seq_idx`` (a number a token) or ``cu_seq_lens_q`` (boundaries in one row).
+        sequences are told by ``seq_idx`` (a number a token), by ``cu_seq_lens_q`` (boundaries in one row), or by
+        ``position_ids`` that start anew, with no mask beside them.
         """
         check_kwargs(kwargs)
         seq_idx = seq_idx if cu_seq_lens_q is None else None  # a collator may give both, and they say the same
@@ -138,6 +139,8 @@ class LrpeModel(LrpePreTrainedModel):
         cache = self.choose_cache(past_key_values, use_cache)
         states: list[State | None] = [None] * len(self.layers) if cache is None else self.start(cache, len(x))
         mask = None if attention_mask is None else of_new_tokens(attention_mask, x.shape[1])
+        if pixel_values is None and attention_mask is None and cu_seq_lens_q is None and cache is None:
+            seq_idx = packed_by(position_ids) if seq_idx is None else seq_idx
         axes = 2 if self.config.position_layout == "grid" else 1
         decays = any(block.attention.decay.r is not None for block in self.layers)
         tokens = read_tokens(x, axes, position_ids, mask, seq_idx, cu_seq_lens_q, states[0], decays)
@@ -214,6 +217,14 @@ def of_new_tokens(mask: Tensor, n: int) -> Tensor | None:
     if torch.compiler.is_compiling():
         return new
     return None if bool(new.all()) else new
+
+
+def packed_by(positions: Tensor | None) -> Tensor | None:
+    """Sequence numbers from positions (batch, n) that fall where another sequence begins; None if they never do."""
+    if positions is None or positions.ndim != 2 or torch.compiler.is_compiling():
+        return None
+    falls = positions.diff(dim=-1) <= 0
+    return torch.nn.functional.pad(falls, (1, 0)).long().cumsum(-1) if bool(falls.any()) else None
 
 
 def check_kwargs(kwargs: dict[str, Any]) -> None:

@@ -123,6 +123,12 @@ def test_a_configuration_of_another_model_is_refused(tmp_path):
         LrpeConfig.from_pretrained(tmp_path)
 
 
+def test_a_configuration_that_is_no_object_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("[1, 2]")
+    with pytest.raises(LrpeError, match=r"A configuration is a JSON object; got '\[1, 2\]'"):
+        LrpeConfig.from_pretrained(tmp_path)
+
+
 def test_an_unknown_architecture_is_refused_with_the_nearest():
     with pytest.raises(LrpeError, match=r"no architecture named 'deit-smal'. Did you mean 'deit-small'"):
         architecture("deit-smal")

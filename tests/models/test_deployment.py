@@ -56,8 +56,9 @@ def test_a_compiled_model_is_one_graph_that_gives_what_the_eager_one_gives(cls, 
     assert counter.frame_count <= 2  # one for the first length, one for all others
 
 
-def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length():
-    model = tiny(LrpeForSequenceClassification, decay=None, num_hidden_layers=1).float()
+@pytest.mark.parametrize("choice", [{}, {"decay": None}, {"causal": True, "pooling": "last"}])
+def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length(choice):
+    model = tiny(LrpeForSequenceClassification, num_hidden_layers=1, **choice).float()
     batch, length = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("length", min=2, max=64)
     ids = draw_ids(3, 40)
     with warnings.catch_warnings():

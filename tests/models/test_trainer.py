@@ -127,6 +127,7 @@ def test_gradient_checkpointing_changes_neither_loss_nor_gradients(choice, reent
 
 
 COLLATORS = {
+    "positions": {},
     "numbers": {"return_seq_idx": True},
     "boundaries": {"return_flash_attn_kwargs": True},
     "both": {"return_seq_idx": True, "return_flash_attn_kwargs": True},
