@@ -73,7 +73,7 @@ def read_jsonl(root: Path, split: str) -> Iterator[Review]:
 def parse(line: bytes, said: str) -> Review:
     try:
         review = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LrpeError(f"{said}: a line is one JSON object; got {line[:60]!r} ({error}).") from None
     holds = isinstance(review, dict) and isinstance(review.get("text"), str) and review.get("label") in (0, 1)
     require(holds, f"{said}: a review has a text and a label of 0 or 1; got {line[:60]!r}.")
