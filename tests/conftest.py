@@ -1,7 +1,8 @@
-"""One torch thread a worker, and one hypothesis profile for every test."""
+"""One torch thread a worker, one hypothesis profile, and a cache that is not the user's, for every test."""
 
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -15,3 +16,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is not a failing test
 )
 settings.load_profile("lrpe")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_the_tests(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LRPE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

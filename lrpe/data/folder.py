@@ -33,12 +33,12 @@ def folder_source(path: Path, name: str = "text", every: int = 20) -> Source:
 
 def find_files(path: Path) -> list[Path]:
     """The files of text under a path, in the order of their names."""
-    found = sorted(file for file in path.rglob("*") if is_text(file)) if path.is_dir() else [path]
+    found = [file for file in path.rglob("*") if is_text(file)] if path.is_dir() else [path]
     require(
         all(kind(file) in SUFFIXES for file in found) and len(found) > 0,
         f"Text is in files {', '.join(SUFFIXES)}, plain or with .gz; there is none at {str(path)!r}.",
     )
-    return found
+    return sorted(found, key=lambda file: relative(path, file))
 
 
 def relative(path: Path, file: Path) -> str:

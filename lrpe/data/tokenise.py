@@ -36,12 +36,12 @@ class Writer:
     file: BinaryIO
     tokenizer: Tokenizer
     marks: list[tuple[int, int, int]] = field(default_factory=lambda: [(0, 0, 0)])
-    open: tuple[int, int, int] = (0, 0, 0)  # of the document that has not ended yet
+    pending: tuple[int, int, int] = (0, 0, 0)  # of the document that has not ended yet
     ending: int = -1  # the last token
     empty: int = 0
 
     def add(self, piece: Piece, ids: np.ndarray) -> None:
-        if piece.last and not piece.text.strip() and self.open[0] == 0:
+        if piece.last and not piece.text.strip() and self.pending[0] == 0:
             self.empty += 1
             return
         self.ending = int(ids[-1]) if len(ids) else self.ending
@@ -49,10 +49,10 @@ class Writer:
         self.file.write(ids.astype(self.tokenizer.dtype).tobytes())
         lines = piece.text.count("\n") + (piece.last and not piece.text.endswith("\n"))
         size = (len(ids), len(piece.text.split()) + lines, len(piece.text.encode("utf-8")))
-        self.open = plus(self.open, size)
+        self.pending = plus(self.pending, size)
         if piece.last:
-            self.marks.append(plus(self.marks[-1], self.open))
-            self.open = (0, 0, 0)
+            self.marks.append(plus(self.marks[-1], self.pending))
+            self.pending = (0, 0, 0)
 
     def facts(self) -> dict[str, Any]:
         tokens, words, size = self.marks[-1]

@@ -13,7 +13,7 @@ from lrpe.data.dataset import Sample
 from lrpe.data.text_dataset import TextDataset
 from lrpe.models.causal_lm import LrpeForCausalLM
 from lrpe.tasks.task import Batch, Loss, Task
-from lrpe.tasks.token_losses import observe_tokens, pad_tokens, safe_exp, token_metrics, total_loss
+from lrpe.tasks.token_losses import observe_tokens, pad_tokens, safe_exp, token_fields, token_metrics, total_loss
 
 
 class LanguageModelling(Task):
@@ -33,9 +33,7 @@ class LanguageModelling(Task):
         self.dataset, self.text, self.stride = dataset, dataset, stride
 
     def fields(self) -> dict[str, Any]:
-        specials = self.text.tokenizer.specials
-        roles = {f"{role}_token_id": specials.get(role) for role in ("bos", "eos", "pad")}
-        return {"vocab_size": len(self.text.tokenizer)} | roles
+        return token_fields(self.text.tokenizer)
 
     def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
         """Whole windows in training; in evaluation all of the split, by ``stride``."""

@@ -13,7 +13,7 @@ from lrpe.data.masking import MaskedWindows, masking
 from lrpe.data.text_dataset import TextDataset
 from lrpe.models.masked_lm import LrpeForMaskedLM
 from lrpe.tasks.task import Batch, Loss, Task
-from lrpe.tasks.token_losses import observe_tokens, pad_tokens, token_metrics, total_loss
+from lrpe.tasks.token_losses import observe_tokens, pad_tokens, token_fields, token_metrics, total_loss
 
 
 class MaskedLanguageModelling(Task):
@@ -34,8 +34,7 @@ class MaskedLanguageModelling(Task):
         self.masking = masking(self.tokenizer, rate, whole_words)
 
     def fields(self) -> dict[str, Any]:
-        roles = {f"{role}_token_id": self.tokenizer.specials.get(role) for role in ("bos", "eos", "pad")}
-        return {"vocab_size": len(self.tokenizer)} | roles
+        return token_fields(self.tokenizer)
 
     def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
         windows = replace(self.text.windows(split), whole=training)

@@ -10,10 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.data.dataset import Sample
+from lrpe.data.tokenizer import Tokenizer
 from lrpe.data.windows import UNSCORED
 from lrpe.tasks.task import Batch, Loss
 
 PADDED = {"labels": UNSCORED, "attention_mask": 0}  # sequences go on, and ids are filled up with padding
+
+
+def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The fields of LrpeConfig that a tokeniser decides."""
+    roles = {f"{role}_token_id": tokenizer.specials.get(role) for role in ("bos", "eos", "pad")}
+    return {"vocab_size": len(tokenizer)} | roles
 
 
 def pad_tokens(samples: list[Sample], names: list[str], padding: int) -> Batch:

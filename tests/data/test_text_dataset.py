@@ -1,4 +1,5 @@
 import json
+import multiprocessing
 from itertools import pairwise
 
 import numpy as np
@@ -72,6 +73,23 @@ def test_what_was_tokenised_is_found_again_and_another_tokeniser_has_its_own(mon
     assert again.facts["splits"]["test"]["tokens"] == len(TEXTS["test"][0]) + 1
     with pytest.raises(LrpeError, match="would have to be built"):
         dataset(tokenizer="bpe:270")
+
+
+def ask(results):
+    found = dataset(tokenizer="bpe:265")
+    results.put((found.facts["tokenizer"], whole(found, "train")))
+
+
+def test_processes_that_prepare_at_once_get_one_result():
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    processes = [context.Process(target=ask, args=(results,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    assert len({results.get(timeout=60) for _ in processes}) == 1
+    for process in processes:
+        process.join()
+    assert sorted(file.name.partition("-")[0] for file in cache_folder().glob("[a-z]*")) == ["small", "tokenizer"]
 
 
 def test_a_source_that_breaks_leaves_nothing_in_the_cache():

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +7,7 @@ from transformers import AutoTokenizer
 from lrpe import LrpeError
 from lrpe.data.tokenizer import encode_by_core
 from lrpe.data.vocabularies import byte_level, hub_tokenizer, learn_bpe, load_tokenizer, words
+from tests.data.texts import write_gpt2
 
 TEXTS = ["the cat sat on the mat .\n", "the dog sat , and the cat ran .\n"] * 5
 LEARNED = learn_bpe(TEXTS, 280)
@@ -73,25 +72,16 @@ def test_a_fingerprint_tells_vocabularies_apart():
 
 
 def test_completed_adds_what_is_missing_at_the_end(tmp_path):
-    gpt2 = write_gpt2(tmp_path, "vocab.json", "merges.txt")
+    gpt2 = load_tokenizer(write_gpt2(tmp_path))
     whole = gpt2.completed("pad", "mask")
     assert whole.specials == {"eos": len(gpt2) - 1, "pad": len(gpt2), "mask": len(gpt2) + 1}
     assert whole.encode(["the cat"])[0].tolist() == gpt2.encode(["the cat"])[0].tolist()
     assert LEARNED.completed("pad", "mask") is LEARNED
 
 
-def write_gpt2(folder, vocabulary, merges):
-    """The two files of a vocabulary with one merge, "t" and "h"."""
-    alphabet = [token for token, _ in sorted(BYTES.core.get_vocab().items(), key=lambda pair: pair[1])][:256]
-    entries = [*alphabet, "th", "<|endoftext|>"]
-    (folder / vocabulary).write_text(json.dumps({token: number for number, token in enumerate(entries)}))
-    (folder / merges).write_text("#version: 0.2\nt h\n")
-    return load_tokenizer(folder)
-
-
 @pytest.mark.parametrize("names", [("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")])
 def test_gpt2s_two_files_are_read_under_both_their_names(tmp_path, names):
-    tokenizer = write_gpt2(tmp_path, *names)
+    tokenizer = load_tokenizer(write_gpt2(tmp_path, *names))
     (ids,) = tokenizer.encode(["the\n"])
     assert ids.tolist() == [256, ord("e"), ord("\n")]
     assert tokenizer.eos == 257

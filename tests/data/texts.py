@@ -1,7 +1,10 @@
-"""Small texts as sources, tokenised into a cache of the test's own."""
+"""Small texts as sources, and a small vocabulary in GPT-2's two files."""
+
+import json
 
 from lrpe.data.source import Document, Source
 from lrpe.data.text_dataset import text_dataset
+from lrpe.data.vocabularies import byte_characters
 
 TEXTS = {
     "train": ["one two three\nfour five\n", "six", "", "seven eight nine ten\n\neleven\n", "twelve  thirteen\n" * 3],
@@ -17,3 +20,11 @@ def source(texts=TEXTS, name="small"):
 
 def dataset(texts=TEXTS, tokenizer="bytes", **options):
     return text_dataset(source(texts), tokenizer, **options)
+
+
+def write_gpt2(folder, vocabulary="encoder.json", merges="vocab.bpe"):
+    """The 256 bytes, one merge ("t" and "h"), and the end of a text."""
+    entries = [*byte_characters(), "th", "<|endoftext|>"]
+    (folder / vocabulary).write_text(json.dumps({token: number for number, token in enumerate(entries)}))
+    (folder / merges).write_text("#version: 0.2\nt h\n")
+    return folder

@@ -8,7 +8,7 @@ from lrpe.data.windows import UNSCORED
 from lrpe.models import LrpeConfig
 from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling
-from tests.data.texts import dataset
+from tests.data.texts import dataset, write_gpt2
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -74,11 +74,19 @@ def test_each_token_is_in_one_window_behind_a_start():
     assert torch.cat(true).tolist() == stream.read(0, len(stream)).tolist()
 
 
-def test_a_vocabulary_without_mask_and_padding_gets_them():
-    found = dataset(tokenizer="bpe:270")
-    task = MaskedLanguageModelling(found)
+def test_a_vocabulary_without_mask_and_padding_gets_them(tmp_path):
+    task = MaskedLanguageModelling(dataset(tokenizer=str(write_gpt2(tmp_path)), length=12), rate=0.5)
+    assert task.fields() == {"vocab_size": 260, "bos_token_id": None, "eos_token_id": 257, "pad_token_id": 258}
+    found = torch.cat([batch["input_ids"].flatten() for batch in batches(task, size=1)])
+    assert (found == 259).any()
+    assert found.max() < 260
+    assert evaluate(task, build(task), batches(task))["bits"] > 0
+
+
+def test_the_fields_of_a_learned_vocabulary_are_robertas():
+    task = MaskedLanguageModelling(dataset(tokenizer="bpe:270"))
     assert task.fields() == {"vocab_size": 270, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1}
-    assert task.tokenizer is found.tokenizer
+    assert task.tokenizer is task.text.tokenizer
 
 
 def test_an_untrained_model_needs_about_the_bits_of_its_vocabulary():
