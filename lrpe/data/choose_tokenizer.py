@@ -18,7 +18,7 @@ BPE_PIECE = 1 << 14  # characters that are counted at a time
 
 
 def choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
-    """ "bytes"; "words" or "bpe:SIZE" of the source's training documents; "hub:NAME" from this machine; or a path."""
+    """One of "bytes"; "words" or "bpe:SIZE", of the training documents; "hub:NAME", from this machine; or a path."""
     if isinstance(name, Tokenizer):
         return name
     if name == "bytes":

@@ -1,7 +1,7 @@
 """Documents of the hub, by `datasets`: rows of a public dataset, none of its code."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from contextlib import contextmanager
 from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from lrpe.errors import LrpeError, require
 
 
 class Repository(NamedTuple):
-    """ "owner/name:configuration@revision", of which the last two may be left out."""
+    """A dataset of the hub, written "owner/name:configuration@revision"; the last two may be left out."""
 
     name: str
     configuration: str | None
@@ -22,7 +22,8 @@ class Repository(NamedTuple):
 
 
 def parse_repository(text: str) -> Repository:
-    """
+    """The repository that is written so.
+
     >>> parse_repository("wikimedia/wikipedia:20231101.en")
     Repository(name='wikimedia/wikipedia', configuration='20231101.en', revision=None)
     """
@@ -33,30 +34,44 @@ def parse_repository(text: str) -> Repository:
 
 
 def hub_source(
-    repository: str, name: str = "hub-text", column: str = "text", every: int = 1000, limit: int | None = None
+    repository: str,
+    name: str = "hub-text",
+    column: str = "text",
+    every: int = 1000,
+    limit: int | None = None,
+    streaming: bool = True,
 ) -> Source:
-    """The rows of a dataset of the hub, read as they come; of each of its splits the first ``limit``.
+    """The rows of a dataset of the hub, of each of its splits the first ``limit``.
 
-    One that has a training split alone holds out one row in ``every`` for validation and one for the test. The rows are
-    cached under what is written here, so a revision that is a commit is the only one that never goes stale.
+    They are read as they come, or if not ``streaming`` downloaded whole before. A dataset that has a training split
+    alone holds out one row in ``every`` for validation and one for the test. What is made of the rows is kept under
+    what is written here, so a revision that is a commit is the only one that never goes stale.
     """
     require(every >= 3, f"One row in `every` is for validation and one for the test, so every ≥ 3; got {every}.")
     where = parse_repository(repository)
     identity = {"hub": list(where), "column": column, "every": every, "limit": limit}
-    return Source(name, identity, partial(read_rows, where, column, every, limit))
+
+    def documents() -> Iterator[Document]:
+        with asking(where):
+            splits = open_splits(where, streaming)
+            for split, rows in splits.items():
+                for number, text in enumerate(read_column(islice(rows, limit), column, where)):
+                    yield Document(split if len(splits) > 1 else share(number, every), text)
+
+    return Source(name, identity, documents)
 
 
-def read_rows(where: Repository, column: str, every: int, limit: int | None) -> Iterator[Document]:
-    found = open_repository(where)
-    splits = {name: SPLIT_NAMES[name] for name in found if name in SPLIT_NAMES}
-    require("train" in splits, f"A dataset has a split named train; {where.name} has {', '.join(found) or 'none'}.")
-    for name, split in splits.items():
-        for number, text in enumerate(read_column(found[name], column, where, limit)):
-            yield Document(split if len(splits) > 1 else share(number, every), text)
+def open_splits(where: Repository, streaming: bool) -> dict[str, Any]:
+    """The rows of each split, by our names of the splits."""
+    found = import_datasets().load_dataset(
+        where.name, where.configuration, revision=where.revision, streaming=streaming
+    )
+    require("train" in found, f"A dataset has a split named train; {where.name} has {', '.join(found) or 'none'}.")
+    return {SPLIT_NAMES[name]: rows for name, rows in found.items() if name in SPLIT_NAMES}
 
 
-def read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository, limit: int | None) -> Iterator[str]:
-    for number, row in enumerate(islice(rows, limit)):
+def read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository) -> Iterator[str]:
+    for number, row in enumerate(rows):
         text = row.get(column)
         if not isinstance(text, str):
             raise LrpeError(
@@ -66,14 +81,16 @@ def read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository, 
         yield text
 
 
-def open_repository(where: Repository) -> Any:
-    """Its splits by name, each a stream of rows."""
-    datasets = import_datasets()
+@contextmanager
+def asking(where: Repository) -> Iterator[None]:
+    """What goes wrong inside is the hub's, the network's or the library's, which have no error in common."""
     try:
-        return datasets.load_dataset(where.name, where.configuration, revision=where.revision, streaming=True)
-    except Exception as error:  # the network's, the hub's and the library's own, which have no base in common
+        yield
+    except LrpeError:
+        raise
+    except Exception as error:
         raise LrpeError(
-            f"{where.name} could not be opened: {type(error).__name__}: {error}. Datasets that come with code are not "
+            f"{where.name} could not be read: {type(error).__name__}: {error}. Datasets that come with code are not "
             "read; for others see the network, or get the files and name them as the dataset `text`."
         ) from error
 
@@ -92,16 +109,15 @@ def import_datasets() -> ModuleType:
 def load(
     repository: str | Sequence[str],
     name: str = "hub-text",
-    column: str = "text",
-    every: int = 1000,
-    limit: int | None = None,
     tokenizer: Any = "bpe:32000",
-    **options: Any,
+    length: int = 512,
+    packed: bool = False,
+    **reading: Any,
 ) -> TextDataset:
-    """One dataset of the hub, or several, one after the other."""
+    """One dataset of the hub, or several, one after the other; what else is given is for ``hub_source``."""
     names = [repository] if isinstance(repository, str) else list(repository)
-    sources = [hub_source(each, name, column, every, limit) for each in names]
-    return text_dataset(joined(name, sources), tokenizer, **options)
+    sources = [hub_source(each, name, **reading) for each in names]
+    return text_dataset(joined(name, sources), tokenizer, length, packed)
 
 
 ENTRIES = (

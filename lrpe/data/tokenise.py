@@ -1,6 +1,7 @@
 """A source tokenised once: every split a file of ids, with what is needed to count words and bytes."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,13 +18,14 @@ def write_streams(folder: Path, source: Source, tokenizer: Tokenizer) -> None:
     """Every split of a source as SPLIT.tokens and SPLIT.marks.npy, and facts.json."""
     writers: dict[str, Writer] = {}
     documents = progress(source.documents(), f"{source.name}: tokens", unit="documents")
-    for pieces in group(cut_documents(documents)):
-        for piece, ids in zip(pieces, tokenizer.encode([piece.text for piece in pieces]), strict=True):
-            if piece.split not in writers:
-                writers[piece.split] = Writer((folder / f"{piece.split}.tokens").open("wb"), tokenizer)
-            writers[piece.split].add(piece, ids)
+    with ExitStack() as files:
+        for pieces in group(cut_documents(documents)):
+            for piece, ids in zip(pieces, tokenizer.encode([piece.text for piece in pieces]), strict=True):
+                if piece.split not in writers:
+                    file = files.enter_context((folder / f"{piece.split}.tokens").open("wb"))
+                    writers[piece.split] = Writer(file, tokenizer)
+                writers[piece.split].add(piece, ids)
     for split, writer in writers.items():
-        writer.file.close()
         np.save(folder / f"{split}.marks.npy", np.array(writer.marks, dtype=np.float64).T)
     facts = {split: writer.facts() for split, writer in writers.items()}
     (folder / "facts.json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
@@ -37,7 +39,7 @@ class Writer:
     tokenizer: Tokenizer
     marks: list[tuple[int, int, int]] = field(default_factory=lambda: [(0, 0, 0)])
     pending: tuple[int, int, int] = (0, 0, 0)  # of the document that has not ended yet
-    ending: int = -1  # the last token
+    ending: int = -1  # its last token, -1 if it has none
     empty: int = 0
 
     def add(self, piece: Piece, ids: np.ndarray) -> None:
@@ -52,7 +54,7 @@ class Writer:
         self.pending = plus(self.pending, size)
         if piece.last:
             self.marks.append(plus(self.marks[-1], self.pending))
-            self.pending = (0, 0, 0)
+            self.pending, self.ending = (0, 0, 0), -1
 
     def facts(self) -> dict[str, Any]:
         tokens, words, size = self.marks[-1]

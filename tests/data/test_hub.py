@@ -75,12 +75,25 @@ def test_wikibook_of_the_hub_is_wikipedia_and_books(hub):
 
 
 def test_what_the_hub_cannot_give_is_named(hub):
-    with pytest.raises(LrpeError, match=r"owner/none could not be opened: FileNotFoundError"):
+    with pytest.raises(LrpeError, match=r"owner/none could not be read: FileNotFoundError"):
         list(hub_source("owner/none").documents())
     with pytest.raises(LrpeError, match=r"column 'body'; row 0 has text"):
         list(hub_source("owner/split", column="body").documents())
     with pytest.raises(LrpeError, match="owner/name"):
         parse_repository(":en")
+
+
+def test_a_network_that_fails_on_the_way_is_not_taken_for_the_cache(monkeypatch):
+    def rows():
+        yield {"text": "a"}
+        raise ConnectionError("reset")
+
+    def load_dataset(*_, **__):
+        return {"train": rows()}
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    with pytest.raises(LrpeError, match=r"owner/x could not be read: ConnectionError: reset"):
+        load("hub-text", repository="owner/x", tokenizer="bytes")
 
 
 def test_without_the_library_the_way_out_is_named(monkeypatch):

@@ -92,13 +92,14 @@ def test_processes_that_prepare_at_once_get_one_result():
     assert sorted(file.name.partition("-")[0] for file in cache_folder().glob("[a-z]*")) == ["small", "tokenizer"]
 
 
-def test_a_source_that_breaks_leaves_nothing_in_the_cache():
+@pytest.mark.parametrize("tokenizer", ["bytes", "words", "bpe:300"])
+def test_a_source_that_breaks_leaves_nothing_in_the_cache(tokenizer):
     def documents():
         yield Document("train", "fine\n")
         raise LrpeError("line 2 is broken")
 
     with pytest.raises(LrpeError, match="line 2 is broken"):
-        text_dataset(Source("broken", {}, documents), "bytes")
+        text_dataset(Source("broken", {}, documents), tokenizer)
     assert [file.name for file in cache_folder().iterdir() if not file.name.startswith(".")] == []
 
 
