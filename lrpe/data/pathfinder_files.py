@@ -27,7 +27,7 @@ class Picture(NamedTuple):
 
 def list_pictures(folder: Path) -> list[Picture]:
     """Every picture that the metadata names, file after file; those that are empty are left out, as officially."""
-    files = sorted(file for file in (folder / "metadata").iterdir() if file.suffix in (".npy", ".txt"))
+    files = [file for file in (folder / "metadata").iterdir() if file.suffix in (".npy", ".txt")]
     require(len(files) > 0, f"{str(folder / 'metadata')!r} has the labels as *.npy or *.txt; got neither.")
     named = [picture for file in sorted(files, key=in_order) for picture in read_metadata(folder, file)]
     missing = next((picture for picture in named if not picture.file.is_file()), None)
@@ -37,7 +37,7 @@ def list_pictures(folder: Path) -> list[Picture]:
 
 def in_order(file: Path) -> tuple[int, str]:
     """2.npy comes before 10.npy."""
-    return (int(file.stem), "") if file.stem.isdecimal() else (-1, file.stem)
+    return (int(file.stem) if file.stem.isdecimal() else -1, file.name)
 
 
 def read_metadata(folder: Path, file: Path) -> Iterator[Picture]:

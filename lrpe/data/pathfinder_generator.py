@@ -8,11 +8,10 @@ Points of the plane are complex numbers, in pixels.
 """
 
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
-from lrpe.errors import require
+from lrpe.errors import LrpeError
 
 SIDE = 32
 DASH, GAP = 2.0, 1.5  # a path is dashes with gaps between them, and bends in the middle of a gap
@@ -25,6 +24,7 @@ EQUALLY_FAR, DOTS_APART = 1.5, 5.0
 TRIES = 16  # directions for a dash
 SETBACKS, STEPS_BACK = 6, 4  # how often a path that finds no room takes back some dashes, and how many
 RETRIES = 8  # for the second path, and for each one that distracts
+ATTEMPTS = 10_000  # for a picture; some tens are enough
 
 TICKS = np.linspace(0.0, DASH, 3)  # the points of a dash that keep their distance
 FINE, PAD = 3, 4  # the ground has so many cells a pixel, and so many pixels beyond each border
@@ -79,13 +79,13 @@ def draw(seed: int, index: int, difficulty: Difficulty) -> tuple[int, np.ndarray
 
 
 def scene(rng: np.random.Generator, difficulty: Difficulty) -> Scene:
-    for attempt in count():
-        require(attempt < 10_000, f"{difficulty} does not fit into {SIDE} × {SIDE} pixels: take fewer dashes.")
+    """Two paths with ends equally far apart, tried until there are, and those that distract."""
+    for _ in range(ATTEMPTS):
         paths = two_paths(rng, difficulty.dashes)
         dots = None if paths is None else choose_dots(rng, *paths)
         if paths is not None and dots is not None:
             return Scene(add_distractors(rng, np.concatenate(paths), difficulty), *dots)
-    raise AssertionError
+    raise LrpeError(f"{difficulty} does not fit into {SIDE} × {SIDE} pixels: take fewer dashes.")
 
 
 def two_paths(rng: np.random.Generator, dashes: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -25,6 +25,15 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A memory map goes to another process by its name, not byte by byte."""
+        named = {"ids": self.ids.filename} if isinstance(self.ids, np.memmap) else {}
+        return self.__dict__ | named
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ids = state["ids"]
+        self.__dict__.update(state | {"ids": ids if isinstance(ids, np.ndarray) else map_ids(ids)})
+
     def sequence(self, i: int) -> np.ndarray:
         return self.ids[self.edges[i] : self.edges[i + 1]]
 
@@ -86,9 +95,13 @@ def write(folder: Path, rows: Iterable[Row]) -> None:
 
 
 def read(kind: type[Same], folder: Path) -> Same:
-    ids, edges = folder / "ids.bin", np.load(folder / "edges.npy")
-    empty = np.zeros(0, dtype=np.uint8)  # of which there is no memory map
-    return kind(np.memmap(ids, dtype=np.uint8, mode="r") if edges[-1] else empty, edges, np.load(folder / "labels.npy"))
+    edges, labels = np.load(folder / "edges.npy"), np.load(folder / "labels.npy")
+    ids = map_ids(folder / "ids.bin") if edges[-1] else np.zeros(0, dtype=np.uint8)  # of nothing there is no map
+    return kind(ids, edges, labels)
+
+
+def map_ids(file: Path) -> np.ndarray:
+    return np.memmap(file, dtype=np.uint8, mode="r")
 
 
 def edges_of(lengths: Iterable[int]) -> np.ndarray:
