@@ -8,7 +8,8 @@ from lrpe.data.dataset import Dataset, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.parallel import in_parallel
 from lrpe.data.pathfinder_files import list_pictures, read_pictures, stamp
-from lrpe.data.pathfinder_generator import DIFFICULTIES, SIDE, Difficulty, draw
+from lrpe.data.pathfinder_generator import DIFFICULTIES, Difficulty, draw
+from lrpe.data.pathfinder_paths import SIDE
 from lrpe.data.sequences import Row, Sequences, facts, stored
 from lrpe.errors import LrpeError, require, unknown_name
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from lrpe.data.parallel import in_parallel
-from lrpe.data.pathfinder_generator import SIDE
+from lrpe.data.pathfinder_paths import SIDE
 from lrpe.data.sequences import Row
 from lrpe.errors import LrpeError, require
 

@@ -9,7 +9,8 @@ from sklearn.preprocessing import StandardScaler
 from lrpe import LrpeError
 from lrpe.data import pathfinder
 from lrpe.data.dataset import Draw
-from lrpe.data.pathfinder_generator import CLEARANCE, DASH, DIFFICULTIES, EQUALLY_FAR, FINE, GAP, SIDE, draw, scene
+from lrpe.data.pathfinder_generator import DIFFICULTIES, EQUALLY_FAR, draw, scene
+from lrpe.data.pathfinder_paths import CLEARANCE, DASH, FINE, GAP, SIDE
 
 
 @pytest.fixture(autouse=True)
