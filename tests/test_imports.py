@@ -13,6 +13,7 @@ import pytest
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "positions": (),
+    "stamp": (),
     "encodings": (
         "precision",
         "differentiable",

@@ -18,7 +18,6 @@ from lrpe.benchmarks.decoding import check_steps, measure_steps
 from lrpe.benchmarks.lines import Line, compare, forward_and_backward, judge, line_table, missing
 from lrpe.benchmarks.memory import peak_allocated
 from lrpe.benchmarks.process import describe_settings, settings
-from lrpe.benchmarks.stamp import describe, stamp
 from lrpe.benchmarks.sum_peers import (
     Sum,
     SumPeer,
@@ -28,6 +27,7 @@ from lrpe.benchmarks.sum_peers import (
     softmax_written_out,
 )
 from lrpe.benchmarks.timing import busy
+from lrpe.stamp import describe, stamp
 
 Goals = dict[int, float]  # by length
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from lrpe.benchmarks.lines import Line, judge, line_table
 from lrpe.benchmarks.process import describe_settings, settings
-from lrpe.benchmarks.stamp import describe, stamp
 from lrpe.benchmarks.timing import Task, busy, clock, interleave, summarise
 from lrpe.errors import require
+from lrpe.stamp import describe, stamp
 
 TOLERANCE = 1e-3  # of float32 logits, relative to the largest: token by token against the whole text at once
 

@@ -12,13 +12,13 @@ from lrpe.benchmarks.agreement import Agreement, check_agreement
 from lrpe.benchmarks.columns import in_columns
 from lrpe.benchmarks.peers import Peer, rotary_peers
 from lrpe.benchmarks.process import describe_settings, settings
-from lrpe.benchmarks.stamp import describe, stamp
 from lrpe.benchmarks.timing import Figure, Task, busy, interleave
 from lrpe.encodings.basis import Basis, OddEven
 from lrpe.encodings.family import encoding
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine
 from lrpe.positions import sequence
+from lrpe.stamp import describe, stamp
 
 Shape = tuple[int, int, int, int]  # batch, heads, n, head_dim
 Apply = Callable[[Tensor], Tensor]

@@ -22,11 +22,11 @@ from lrpe.benchmarks.columns import in_columns
 from lrpe.benchmarks.lines import Line, judge, line_table
 from lrpe.benchmarks.memory import peak_resident
 from lrpe.benchmarks.process import describe_settings, settings
-from lrpe.benchmarks.stamp import describe, stamp
 from lrpe.benchmarks.sum_peers import Sum, softmax_causal
 from lrpe.benchmarks.timing import busy, clock, no_collections
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
+from lrpe.stamp import describe, stamp
 
 TIME_GOAL, MEMORY_GOAL, MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
 SEGMENTS, ONE_CALL, SOFTMAX, MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"

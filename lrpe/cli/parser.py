@@ -13,6 +13,7 @@ from jsonargparse import ArgumentParser
 
 from lrpe.cli.bench import BenchAttention, BenchDecode, BenchEncoding, BenchLength
 from lrpe.cli.data import DataList, DataPrepare, DataShow
+from lrpe.cli.demo import RunDemo
 from lrpe.cli.export import Export
 from lrpe.cli.verify import Verify
 
@@ -34,6 +35,7 @@ class Group:
 
 
 VERBS: dict[str, type | Group] = {
+    "demo": RunDemo,
     "verify": Verify,
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
     "export": Export,

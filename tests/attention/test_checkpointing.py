@@ -1,7 +1,6 @@
 """Activation checkpointing, of either kind, changes no gradient."""
 
 import pytest
-import torch
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 

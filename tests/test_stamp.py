@@ -1,5 +1,5 @@
-from lrpe.benchmarks import stamp as stamps
-from lrpe.benchmarks.stamp import describe, stamp
+import lrpe.stamp as stamps
+from lrpe.stamp import describe, stamp
 
 
 def test_a_package_that_is_not_installed_has_no_version():

@@ -1,0 +1,1 @@
+"""The paper's experiments: rows are methods, columns are tasks."""

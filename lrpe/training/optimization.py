@@ -1,0 +1,94 @@
+"""How weights are learned: the optimiser, its rate over time, and what decays."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.errors import require
+
+Schedule = Literal["inverse-sqrt", "polynomial", "cosine", "constant"]
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """An optimiser and its schedule, counted in updates.
+
+    Attributes:
+        updates: steps of the optimiser.
+        batch: samples an update, over all processes and accumulated steps.
+        rate: the highest learning rate, reached after the warm-up.
+        warmup: updates in which the rate rises from ``first_rate`` in a straight line.
+        first_rate: the rate before the first update.
+        schedule: how the rate falls afterwards.
+        optimizer: adam (weight decay in the gradient, as fairseq's) or adamw.
+        betas: of Adam.
+        eps: of Adam.
+        weight_decay: of matrices; norms, biases and what an encoding learns do not decay.
+        clip: the largest norm of the gradient; 0 lets it be.
+    """
+
+    updates: int = 1000
+    batch: int = 32
+    rate: float = 1e-3
+    warmup: int = 100
+    first_rate: float = 0.0
+    schedule: Schedule = "cosine"
+    optimizer: Literal["adam", "adamw"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-8
+    weight_decay: float = 0.01
+    clip: float = 1.0
+
+    def __post_init__(self):
+        require(self.updates >= 1 and self.batch >= 1, f"There is an update and a sample; got {self}.")
+        require(
+            0 <= self.warmup < max(self.updates, 1),
+            f"The warm-up ends before the run; got {self.warmup} of {self.updates}.",
+        )
+        require(self.rate > 0 and self.weight_decay >= 0 and self.clip >= 0, f"Rates are not negative; got {self}.")
+
+    def rate_at(self, update: int) -> float:
+        """The learning rate of update 0, 1, ... updates - 1."""
+        if update < self.warmup:
+            return self.first_rate + (self.rate - self.first_rate) * (update + 1) / self.warmup
+        return self.rate * FALLS[self.schedule](update + 1 - self.warmup, self.updates - self.warmup, self.warmup)
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.optimizer]
+        return kind(groups(model, self.weight_decay), lr=self.rate, betas=self.betas, eps=self.eps)
+
+
+FALLS: dict[
+    str, Callable[[int, int, int], float]
+] = {  # of updates since the warm-up, of those that there are, and its length
+    "inverse-sqrt": lambda done, total, warmup: math.sqrt(max(warmup, 1) / (max(warmup, 1) + done)),
+    "polynomial": lambda done, total, warmup: max(0.0, 1 - (done - 1) / total),
+    "cosine": lambda done, total, warmup: (1 + math.cos(math.pi * (done - 1) / total)) / 2,
+    "constant": lambda done, total, warmup: 1.0,
+}
+
+
+def groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Parameters that decay, matrices and embeddings, and those that do not."""
+    own = {id(p) for module in model.modules() if isinstance(module, PositionalEncoding) for p in module.parameters()}
+
+    def decays(parameter: nn.Parameter) -> bool:
+        return parameter.ndim >= 2 and id(parameter) not in own
+
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return [
+        {"params": [p for p in learned if decays(p)], "weight_decay": weight_decay},
+        {"params": [p for p in learned if not decays(p)], "weight_decay": 0.0},
+    ]
+
+
+def clip_(parameters: Iterable[nn.Parameter], largest: float) -> float:
+    """The norm of the gradient; if it is above ``largest`` (and that is not 0) the gradient is scaled down to it."""
+    limit = largest if largest > 0 else math.inf
+    norm = nn.utils.clip_grad_norm_(list(parameters), limit)
+    return float(getattr(norm, "full_tensor", lambda: norm)())
