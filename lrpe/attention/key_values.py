@@ -48,7 +48,10 @@ class KeyValueState(NamedTuple):
 
 
 class ReservedState:
-    """A KeyValueState in memory reserved for ``room`` tokens. It is filled in place, so each is used once."""
+    """A KeyValueState in memory reserved for ``room`` tokens, and for more when that is full.
+
+    It is filled in place, so each is used once.
+    """
 
     def __init__(self, state: KeyValueState, room: int):
         length = state.keys.shape[2]
@@ -82,10 +85,8 @@ class ReservedState:
     def extend(self, new: KeyValueState) -> "ReservedState":
         """This state after further tokens."""
         place = slice(self.length, self.length + new.keys.shape[2])
-        require(
-            place.stop <= self.room,
-            lambda: f"The state has room for {self.room} tokens; got {place.stop}. Reserve more.",
-        )
+        if place.stop > self.room:
+            self.__init__(KeyValueState(self.keys, self.values, self.positions, self.mask), 2 * place.stop)
         if new.mask is not None and self.all_masks is None:
             self.all_masks = F.pad(real_tokens(self), (0, self.room - self.length))
         self.all_keys[:, :, place], self.all_values[:, :, place] = new.keys, new.values

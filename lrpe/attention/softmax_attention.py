@@ -178,6 +178,8 @@ class SoftmaxAttention(AttentionLayer):
         self, x: Tensor, context: Tensor, tokens: Tokens, context_tokens: Tokens, state: KeyValues | None = None
     ) -> tuple[Tensor, KeyValues | None]:
         """Attention of tokens that were read; and if it is causal, the state after them."""
+        if state is not None:
+            self.check_state(state, x)
         q, k, v = self.project(x, context)
         table, key_table = tables_for(self.encoding, tokens, context_tokens, q, k)
         q, k = self.encoding.query(q, table), self.encoding.key(k, key_table)

@@ -142,8 +142,7 @@ def check_order(tokens: Tokens, state: Standing | None, decays: bool) -> None:
             ),
         )
     if decays and positions.shape[1] > 1:
-        clock = tokens._replace(mask=real).clock()
-        falls = (clock != positions) & real
+        falls = falls_of(positions.expand(real.shape), real, tokens.sequences)
         require(
             not bool(falls.any()),
             lambda: (
@@ -151,6 +150,14 @@ def check_order(tokens: Tokens, state: Standing | None, decays: bool) -> None:
                 f"token) {tuple(falls.nonzero()[0].tolist())}. Put the tokens in the order of their positions."
             ),
         )
+
+
+def falls_of(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
+    """Whether a real token stands before one that came earlier in its sequence; (batch, n)."""
+    span = positions.amax() - positions.amin() + 1
+    height = positions if sequences is None else positions + span * sequences  # each sequence above the one before
+    lowest = torch.iinfo(torch.long).min
+    return (height.masked_fill(~real, lowest).cummax(-1).values > height) & real
 
 
 def same_device(what: str, given: Tensor, x: Tensor) -> None:

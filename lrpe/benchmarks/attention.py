@@ -87,7 +87,7 @@ class AttentionResult:
         return {"benchmark": "attention", **asdict(self)}
 
     def __str__(self) -> str:
-        return "\n\n".join([heading(self), line_table(self.lines), "\n".join(remarks(self))])
+        return "\n\n".join([heading(self), line_table(self.lines, judged=not self.quick), "\n".join(remarks(self))])
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
@@ -99,7 +99,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
     agreements = [*check_sums(sizes, peers), *check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
     lines = []
     for line in measure_lines(sizes, peers, rounds):
-        print(f"{line.row}, {line.at}: {line} {line.verdict}".rstrip(), file=sys.stderr, flush=True)
+        print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
         lines.append(line)
     return AttentionResult(quick, rounds, settings(), marks, lines, agreements)
 

@@ -48,7 +48,7 @@ class DecodeResult:
         return {"benchmark": "decode", **asdict(self)}
 
     def __str__(self) -> str:
-        return "\n\n".join([heading(self), line_table(self.lines), "\n".join(remarks(self))])
+        return "\n\n".join([heading(self), line_table(self.lines, judged=not self.quick), "\n".join(remarks(self))])
 
 
 @torch.inference_mode()
@@ -60,7 +60,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> DecodeResult:
         sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")}
         apart = max(apart, *(check_cache(model, vocabulary) for model in sides.values()))
         for line in measure_sides(sides, vocabulary, sizes, rounds):
-            print(f"{line.row}, {line.at}: {line} {line.verdict}".rstrip(), file=sys.stderr, flush=True)
+            print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
             lines.append(line)
     return DecodeResult(quick, rounds, settings(), marks, sizes, lines, apart)
 

@@ -79,8 +79,13 @@ def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learne
     return run
 
 
-def line_table(lines: Sequence[Line]) -> str:
-    rows = [[line.row, line.at, goal_of(line), str(line), line.verdict, milliseconds(line)] for line in lines]
+def line_table(lines: Sequence[Line], judged: bool = True) -> str:
+    """The lines as a table; where nothing is judged, as of tiny shapes, without goals and verdicts."""
+    judge_columns = (lambda line: (goal_of(line), line.verdict)) if judged else (lambda line: ("–", ""))
+    rows = []
+    for line in lines:
+        goal, verdict = judge_columns(line)
+        rows.append([line.row, line.at, goal, str(line), verdict, milliseconds(line)])
     return in_columns(["", "at", "goal", "figure", "", "ours, ms"], rows, left=2)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lrpe.errors import require
+from lrpe.errors import LrpeError, require
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,8 @@ class Export:
 
         require(len(self.source) == 1, f"One run is exported at a time: lrpe export RUN --to DIR; got {self.source}.")
         if self.to is None:
-            require(False, "An export needs a folder to write to: lrpe export RUN --to DIR.")
-            return 2
+            raise LrpeError("An export needs a folder to write to: lrpe export RUN --to DIR.")
         folder = export(Path(self.source[0]), self.to, self.remote_code)
-        trust = ", trust_remote_code=True" if self.remote_code else ""
         print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")
-        print(f"Load it by transformers' auto classes: from_pretrained({str(folder)!r}{trust}); see its README.md.")
+        print("Its README.md says how to load it.")
         return 0

@@ -24,8 +24,9 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
+        config = self.config
         require(bool(self.config.causal), "A language model sees no token after its own; got causal=False.")
-        self.model = LrpeModel(self.config)
+        self.model = LrpeModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 

@@ -1,5 +1,7 @@
 """LrpeConfig: a whole model in words and numbers, as Hugging Face's config.json."""
 
+import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +29,8 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
 SIZES += ("intermediate_size", "max_position_embeddings", "patch_size", "num_channels", "num_labels")
+OPTIONAL_SIZES = ("image_size", "classifier_hidden_size")
+SWITCHES = ("causal", "embedding_norm", "gated", "attention_bias", "qkv_bias", "mlp_bias", "tie_word_embeddings")
 RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "drop_path_rate")
 OF_THE_LIBRARY = {
     "model_type",
@@ -51,7 +55,7 @@ class LrpeConfig(PreTrainedConfig):
         attention: "linear" or "softmax"; a list has one for each layer.
         encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0}; or
             the fields of an EncodingConfig. Layers draw different Householder vectors and permutations from its seed.
-            A list has one for each layer, taken as it is.
+            A list has one for each layer; an entry's own seed is taken as it is.
         feature_map, normalizer: of linear attention; see docs/choosing.md.
         decay: "spread" (one r a head from some tokens to thousands), a list of one r a key head, or None.
         causal: whether a token sees those after it; None is what the model's head needs.
@@ -126,8 +130,9 @@ class LrpeConfig(PreTrainedConfig):
         fields = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
         for name, value in fields.items():
             setattr(self, name, value)
-        self.num_key_value_heads = num_key_value_heads or num_attention_heads
-        self.head_dim = head_dim or hidden_size // max(num_attention_heads, 1)
+        self.num_key_value_heads = num_attention_heads if num_key_value_heads is None else num_key_value_heads
+        self.head_dim = self.default_head_dim() if head_dim is None else head_dim
+        self.attention, self.encoding = (list(x) if isinstance(x, tuple) else x for x in (attention, encoding))
         known = set(fields) | set(PreTrainedConfig().to_dict()) | OF_THE_LIBRARY
         for name in kwargs:
             if name not in known and not name.startswith("_"):
@@ -138,19 +143,16 @@ class LrpeConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
-        return super().from_dict(upgrade(config_dict), **kwargs)
+        found = super().from_dict(upgrade(config_dict), **kwargs)
+        (found[0] if isinstance(found, tuple) else found).check()
+        return found
 
     def check(self) -> None:
         """Every law that the fields obey, before anything is built from them."""
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, str(getattr(self, name)), [str(choice) for choice in allowed])
-        for name in SIZES:
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            require(whole, f"{name} is a whole number of 1 or more; got {name}={value!r}.")
-        for name in RATES:
-            require(0 <= getattr(self, name) < 1, f"{name} is a rate in [0, 1); got {getattr(self, name)!r}.")
+        self.check_numbers()
         if self.hidden_act not in ACT2FN:
             raise unknown_name("activation", self.hidden_act, list(ACT2FN))
         require(
@@ -168,6 +170,38 @@ class LrpeConfig(PreTrainedConfig):
         )
         for layer in range(self.num_hidden_layers):
             self.check_layer(layer)
+
+    def check_numbers(self) -> None:
+        for name in (*SIZES, *(name for name in OPTIONAL_SIZES if getattr(self, name) is not None)):
+            require(
+                is_whole(getattr(self, name), 1),
+                f"{name} is a whole number of 1 or more; got {name}={getattr(self, name)!r}.",
+            )
+        for name in RATES:
+            value = getattr(self, name)
+            require(is_number(value) and 0 <= value < 1, f"{name} is a rate in [0, 1); got {value!r}.")
+        for name in ("norm_eps", "initializer_range"):
+            value = getattr(self, name)
+            require(is_number(value) and value > 0, f"{name} is a number above 0; got {value!r}.")
+        for name in SWITCHES:
+            allowed = (True, False, None) if name in ("causal", "qkv_bias") else (True, False)
+            require(getattr(self, name) in allowed, f"{name} is one of {allowed}; got {getattr(self, name)!r}.")
+        require(is_whole(self.seed, 0), f"A seed is a whole number of 0 or more; got seed={self.seed!r}.")
+        for name in ("pad_token_id", "bos_token_id"):
+            value = getattr(self, name)
+            known = value is None or (is_whole(value, 0) and value < self.vocab_size)
+            require(known, f"{name} is a token below vocab_size={self.vocab_size}; got {value!r}.")
+
+    def default_head_dim(self) -> int:
+        width, heads = self.hidden_size, self.num_attention_heads
+        if not (is_whole(width, 1) and is_whole(heads, 1)):
+            return 1  # and the check of sizes says what is wrong
+        require(
+            width % heads == 0,
+            f"head_dim is hidden_size / num_attention_heads unless it is given; got hidden_size={width!r}, "
+            f"num_attention_heads={heads!r}.",
+        )
+        return width // heads
 
     def check_layer(self, layer: int) -> None:
         kind, encoding, decay = self.layer_attention(layer), self.layer_encoding(layer), self.layer_decay()
@@ -188,6 +222,10 @@ class LrpeConfig(PreTrainedConfig):
     def layer_encoding(self, layer: int) -> EncodingConfig:
         """The encoding of one layer."""
         choice = self.of_layer("encoding", layer)
+        require(
+            isinstance(choice, str | dict),
+            f"An encoding is a name, a dictionary, or a list with one of these for each layer; got {choice!r}.",
+        )
         fields: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
         name, axes = fields.pop("name", None), 2 if self.position_layout == "grid" else 1
         given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | fields
@@ -229,10 +267,20 @@ class LrpeConfig(PreTrainedConfig):
         return value[layer]
 
     def settled(self, causal: bool) -> "LrpeConfig":
-        """This configuration with ``causal`` decided: as it is given, else as the head asks."""
-        if self.causal is None:
-            self.causal = causal
-        return self
+        """This configuration with ``causal`` decided: as it is given, else a copy as the head asks."""
+        if self.causal is not None:
+            return self
+        settled = copy.deepcopy(self)
+        settled.causal = causal
+        return settled
+
+
+def is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def upgrade(values: dict[str, Any]) -> dict[str, Any]:

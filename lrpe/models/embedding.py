@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
-from lrpe.errors import LrpeError, require
+from lrpe.errors import require
 from lrpe.models.configuration import LrpeConfig
 from lrpe.positions import grid, sequence
 
@@ -56,6 +56,7 @@ class PatchEmbedding(nn.Module):
             lambda: f"An image is cut into whole patches of {self.patch}; got {tuple(pixels.shape[2:])}.",
         )
         patches = pixels.unflatten(3, (columns, self.patch)).unflatten(2, (rows, self.patch))
+        patches = patches.to(self.projection.weight.dtype)
         x = self.projection(patches.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2))
         x = x + self.absolute(rows, columns, x) if self.kind is not None else x
         positions = place_patches(rows, columns, self.layout, x.device)
@@ -82,12 +83,3 @@ def place_patches(rows: int, columns: int, layout: str, device: torch.device) ->
         return sequence(rows * columns, device=device)
     cells = grid(rows, columns, device=device)
     return cells if layout == "grid" else cells.sum(-1)
-
-
-def check_token_ids(ids: Tensor, vocabulary: int) -> None:
-    """An embedding would raise an IndexError, or on a GPU a failed assertion, that names neither."""
-    if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
-        return
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= vocabulary:
-        raise LrpeError(f"Token ids are below vocab_size={vocabulary} and not negative; got ids from {low} to {high}.")

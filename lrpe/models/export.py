@@ -15,7 +15,8 @@ from lrpe.models.configuration import LrpeConfig
 from lrpe.models.flatten import flatten
 from lrpe.models.pair_classification import LrpeForPairClassification
 
-BESIDE = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt", "generation_config.json", "preprocessor*")
+NOT_BESIDE = {".safetensors", ".bin", ".pt", ".pth", ".py", ".distcp"}  # weights, the state of a run, code
+OF_A_RUN = {"checkpoint.json", "trainer_state.json", "README.md"}
 CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
 
 
@@ -27,9 +28,11 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     """
     found = find_model(source)
     require(
-        not to.exists() or not any(to.iterdir()), f"An export is written to a new folder; {str(to)!r} is not empty."
+        not to.exists() or (to.is_dir() and not any(to.iterdir())),
+        f"An export is written to a new folder; {str(to)!r} is not empty.",
     )
     model = load(found)
+    vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.{os.getpid()}.tmp")
     try:
@@ -67,10 +70,11 @@ def load(folder: Path) -> Any:
 
 
 def copy_beside(source: Path, to: Path) -> None:
-    for pattern in BESIDE:
-        for file in source.glob(pattern):
-            if not (to / file.name).exists():
-                shutil.copy2(file, to / file.name)
+    """Tokenizer, templates and the like: every file that is not weights, and not written already."""
+    for file in source.iterdir():
+        own = file.name in (OF_A_RUN) or file.suffix in NOT_BESIDE or file.name.startswith((".", "model.safetensors"))
+        if file.is_file() and not own and not (to / file.name).exists():
+            shutil.copy2(file, to / file.name)
 
 
 def add_code(folder: Path, name: str) -> None:
@@ -93,11 +97,28 @@ def flat_class(kind: type) -> str:
     return f"{kind.__module__.replace('.', '_')}.{kind.__name__}"
 
 
+def ways_to_load(kind: str, name: str, remote_code: bool) -> list[str]:
+    """Lines of Python; a class that no auto class knows is imported by its name."""
+    auto_class = next(iter(auto_classes(kind)))
+    if remote_code:
+        return [
+            f"from transformers import {auto_class}",
+            "",
+            f'model = {auto_class}.from_pretrained("{name}", trust_remote_code=True)',
+        ]
+    if kind not in (model.__name__ for model in auto.MODELS.values()):
+        return [f"from lrpe.models import {kind}", "", f'model = {kind}.from_pretrained("{name}")']
+    return [
+        "import lrpe.models",
+        f"from transformers import {auto_class}",
+        "",
+        f'model = {auto_class}.from_pretrained("{name}")',
+    ]
+
+
 def card(model: Any, name: str, remote_code: bool) -> str:
     config, kind = model.config, type(model).__name__
-    auto_class = next(iter(auto_classes(kind)))
-    usual = f'from transformers import {auto_class}\n\nmodel = {auto_class}.from_pretrained("{name}"'
-    first = usual + ", trust_remote_code=True)" if remote_code else f"import lrpe.models\n{usual})"
+    first = "\n".join(ways_to_load(kind, name, remote_code))
     encodings = ", ".join(sorted({str(config.layer_encoding(i).matrix) for i in range(config.num_hidden_layers)}))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return f"""---

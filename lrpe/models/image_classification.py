@@ -20,8 +20,9 @@ class LrpeForImageClassification(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
+        config = self.config
         require(config.image_size is not None, "A model of images needs their usual image_size, such as 224.")
-        self.model = LrpeModel(self.config)
+        self.model = LrpeModel(config)
         self.classifier = Classifier(config, config.hidden_size)
         self.post_init()
 

@@ -39,6 +39,14 @@ def damaged(where: Any) -> Path | str:
     return str(where)
 
 
+def check_found(model: nn.Module, info: Any, where: Any) -> None:
+    """A file that has not one weight of the blocks is of another model, whatever lies beside it."""
+    missing = info["missing_keys"]
+    blocks = [name for name, _ in model.named_parameters() if ".layers." in f".{name}"]
+    if blocks and all(name in missing for name in blocks):
+        raise LrpeError(f"The weights in {where} are of another model: not one of ours is among them.")
+
+
 def stored_config(where: Any, options: dict[str, Any]) -> LrpeConfig | None:
     """The configuration that lies beside the weights, with nothing changed."""
     if where is None or options.get("gguf_file") is not None:

@@ -20,8 +20,9 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
+        config = self.config
         require(not self.config.causal, "A masked token is filled in from both sides; got causal=True.")
-        self.model = LrpeModel(self.config)
+        self.model = LrpeModel(config)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act = ACT2FN[config.hidden_act]
         # not "norm": without its prefix the trunk's last norm is called that

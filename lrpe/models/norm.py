@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from lrpe.encodings.precision import compute_dtype
+
 
 class LayerNorm(nn.LayerNorm):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
@@ -16,18 +18,20 @@ class RMSNorm(nn.RMSNorm):
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm over the real tokens of (batch, n, width): padding neither counts nor is counted.
 
-    In training the mean and variance are those of the batch, and running averages of them are kept for evaluation.
+    In training the mean and variance are those of the batch, and running averages of them are kept for evaluation;
+    where activations are checkpointed, and so computed twice, a batch counts twice in these.
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
         if mask is None or not self.training:
             return super().forward(x.flatten(0, 1)).view_as(x)
-        real = mask[..., None].to(x.dtype)
+        precise = x.to(compute_dtype(x.dtype))
+        real = mask[..., None].to(precise.dtype)
         count = real.sum().clamp(min=1)
-        mean = (x * real).sum((0, 1)) / count
-        variance = ((x - mean).square() * real).sum((0, 1)) / count
+        mean = (precise * real).sum((0, 1)) / count
+        variance = ((precise - mean).square() * real).sum((0, 1)) / count
         self.track(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
-        return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+        return ((precise - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias).to(x.dtype)
 
     def track(self, mean: Tensor, variance: Tensor) -> None:
         assert self.running_mean is not None

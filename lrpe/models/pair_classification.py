@@ -18,7 +18,8 @@ class LrpeForPairClassification(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        self.model = LrpeModel(self.config)
+        config = self.config
+        self.model = LrpeModel(config)
         self.classifier = Classifier(config, 4 * config.hidden_size)
         self.loss_type = "ForSequenceClassification"
         self.post_init()
@@ -36,13 +37,13 @@ class LrpeForPairClassification(LrpePreTrainedModel):
         """Logits (batch, num_labels) of the texts ``input_ids`` (batch, n) and ``pair_input_ids`` (batch, m)."""
         if input_ids is None or pair_input_ids is None or len(input_ids) != len(pair_input_ids):
             raise LrpeError("A pair is input_ids (batch, n) and pair_input_ids (batch, m), of one batch.")
-        a, b = self.read(input_ids, attention_mask), self.read(pair_input_ids, pair_attention_mask)
+        a, b = self.read(input_ids, attention_mask, **kwargs), self.read(pair_input_ids, pair_attention_mask, **kwargs)
         logits = self.classifier(torch.cat([a, b, a * b, a - b], -1))
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
         return SequenceClassifierOutput(loss, logits)
 
-    def read(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        hidden = self.model(ids, mask, use_cache=False).last_hidden_state
+    def read(self, ids: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
+        hidden = self.model(ids, mask, **{"use_cache": False} | kwargs).last_hidden_state
         return pool(hidden, mask, self.config.pooling)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from lrpe.encodings.precision import compute_dtype
 from lrpe.models.configuration import LrpeConfig
 
 
@@ -10,10 +11,12 @@ def pool(x: Tensor, mask: Tensor | None, kind: str) -> Tensor:
     """The mean, the last or the first of the real tokens; (batch, n, width) -> (batch, width)."""
     if mask is None:
         return {"mean": lambda: x.mean(1), "last": lambda: x[:, -1], "first": lambda: x[:, 0]}[kind]()
-    real = (mask != 0).to(x.dtype)
+    real = (mask != 0).long()
     if kind == "mean":
-        return (x * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
-    order = torch.arange(1, real.shape[1] + 1, device=x.device, dtype=x.dtype)
+        return ((x * real[..., None]).sum(1, dtype=compute_dtype(x.dtype)) / real.sum(1, keepdim=True).clamp(min=1)).to(
+            x.dtype
+        )
+    order = torch.arange(1, real.shape[1] + 1, device=x.device)
     index = (real * (order if kind == "last" else order.flip(0))).argmax(1)
     return x.gather(1, index[:, None, None].expand(-1, 1, x.shape[-1]))[:, 0]
 

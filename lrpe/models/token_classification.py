@@ -16,7 +16,8 @@ class LrpeForTokenClassification(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        self.model = LrpeModel(self.config)
+        config = self.config
+        self.model = LrpeModel(config)
         self.classifier = Classifier(config, config.hidden_size)
         self.post_init()
 

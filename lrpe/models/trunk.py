@@ -16,8 +16,9 @@ from lrpe.errors import LrpeError, require
 from lrpe.models.block import Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.embedding import PatchEmbedding, TokenPositions, check_token_ids
-from lrpe.models.loading import follow, naming_damage, stored_config
+from lrpe.models.embedding import PatchEmbedding, TokenPositions
+from lrpe.models.inputs import check_kwargs, check_token_ids, of_new_tokens, packed_by
+from lrpe.models.loading import check_found, follow, naming_damage, stored_config
 from lrpe.models.norm import NORMS
 
 
@@ -43,7 +44,8 @@ class LrpePreTrainedModel(PreTrainedModel):
         if not isinstance(config, LrpeConfig):  # that of another copy of our code, which a model may carry with it
             config = LrpeConfig.from_dict(config.to_dict())
         config.check()
-        super().__init__(config.settled(self.causal_by_default), *args, **kwargs)
+        causal = self.causal_by_default and config.image_size is None
+        super().__init__(config.settled(causal), *args, **kwargs)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any):  # type: ignore[override]
@@ -52,15 +54,17 @@ class LrpePreTrainedModel(PreTrainedModel):
         So ``from_pretrained(folder, decay=None)`` has no decay, and ``encoding={"name": "rope", "base": 500.0}`` those
         angles. What the file learned and the changed model would learn too is the file's.
         """
-        where = pretrained_model_name_or_path
-        options: dict[str, Any] = {"use_safetensors": True} | kwargs  # a pickle may run code
+        where, told = pretrained_model_name_or_path, kwargs.pop("output_loading_info", False)
+        require(kwargs.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
         with naming_damage(where):
-            loaded = super().from_pretrained(where, *args, **options)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
+            model, info = super().from_pretrained(  # type: ignore[misc]
+                where, *args, use_safetensors=True, output_loading_info=True, **kwargs
+            )
+        check_found(model, info, where)
         stored = stored_config(where, kwargs)
         if stored is not None:
             follow(model, model.config, stored)
-        return loaded
+        return (model, info) if told else model
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range
@@ -135,12 +139,16 @@ class LrpeModel(LrpePreTrainedModel):
         """
         check_kwargs(kwargs)
         seq_idx = seq_idx if cu_seq_lens_q is None else None  # a collator may give both, and they say the same
+        if past_key_values is None and attention_mask is None and seq_idx is None and cu_seq_lens_q is None:
+            seq_idx = packed_by(position_ids)
+            if input_ids is not None:
+                self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        packed = seq_idx is not None or cu_seq_lens_q is not None
         x, position_ids = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
-        cache = self.choose_cache(past_key_values, use_cache)
+        cache = self.choose_cache(past_key_values, False if packed and use_cache is None else use_cache)
         states: list[State | None] = [None] * len(self.layers) if cache is None else self.start(cache, len(x))
-        mask = None if attention_mask is None else of_new_tokens(attention_mask, x.shape[1])
-        if pixel_values is None and attention_mask is None and cu_seq_lens_q is None and cache is None:
-            seq_idx = packed_by(position_ids) if seq_idx is None else seq_idx
+        seen_before = 0 if cache is None else cache.get_seq_length()
+        mask = None if attention_mask is None else of_new_tokens(attention_mask, x.shape[1], seen_before)
         axes = 2 if self.config.position_layout == "grid" else 1
         decays = any(block.attention.decay.r is not None for block in self.layers)
         tokens = read_tokens(x, axes, position_ids, mask, seq_idx, cu_seq_lens_q, states[0], decays)
@@ -171,6 +179,9 @@ class LrpeModel(LrpePreTrainedModel):
             f"A model takes one of input_ids, inputs_embeds and pixel_values; got {len(given) or 'none'} of them.",
         )
         if embedded is not None:
+            width = self.config.hidden_size
+            fits = embedded.ndim == 3 and embedded.shape[-1] == width
+            require(fits, lambda: f"inputs_embeds are (batch, n, {width}); got {tuple(embedded.shape)}.")
             return embedded, positions
         if pixels is not None:
             if self.embed_patches is None:
@@ -189,6 +200,10 @@ class LrpeModel(LrpePreTrainedModel):
         if given is not None and not self.config.causal:
             raise LrpeError("Only a causal model goes on from a cache; this one sees both ways.")
         checkpointing = self.gradient_checkpointing and self.training
+        require(
+            given is None or not checkpointing,
+            "Gradient checkpointing computes blocks twice, which a cache cannot; pass no past_key_values, or evaluate.",
+        )
         wanted = (self.config.use_cache and not self.training) if use_cache is None else use_cache
         if not self.config.causal or checkpointing or (given is None and not wanted):
             return None
@@ -202,34 +217,7 @@ class LrpeModel(LrpePreTrainedModel):
     def start(self, cache: LrpeCache, batch: int) -> list[State | None]:
         """The states of a cache; softmax layers of an empty one reserve the room that it asks for."""
         for layer, block in zip(cache.of_layers, self.layers, strict=True):
-            if layer.state is None and cache.room and isinstance(block.attention, SoftmaxAttention):
+            reserves = cache.room and not torch.is_grad_enabled()  # what is written in place has no gradient
+            if layer.state is None and reserves and isinstance(block.attention, SoftmaxAttention):
                 layer.state = block.attention.reserve(batch, cache.room)
         return cache.states
-
-
-def of_new_tokens(mask: Tensor, n: int) -> Tensor | None:
-    """The mask of the last n tokens, (batch, n); None if all of them are real."""
-    require(
-        mask.ndim == 2 and mask.shape[1] >= n,
-        lambda: f"attention_mask is (batch, n) or, with a cache, longer; got {tuple(mask.shape)} for {n} tokens.",
-    )
-    new = mask[:, mask.shape[1] - n :] != 0
-    if torch.compiler.is_compiling():
-        return new
-    return None if bool(new.all()) else new
-
-
-def packed_by(positions: Tensor | None) -> Tensor | None:
-    """Sequence numbers from positions (batch, n) that fall where another sequence begins; None if they never do."""
-    if positions is None or positions.ndim != 2 or torch.compiler.is_compiling():
-        return None
-    falls = positions.diff(dim=-1) <= 0
-    return torch.nn.functional.pad(falls, (1, 0)).long().cumsum(-1) if bool(falls.any()) else None
-
-
-def check_kwargs(kwargs: dict[str, Any]) -> None:
-    """What transformers passes along is let through; what a user asks for and cannot have is refused."""
-    require(
-        not kwargs.get("output_attentions"),
-        "Linear attention never forms its weights, so there are none to put out: output_attentions=False.",
-    )

@@ -58,8 +58,18 @@ def replace_attention(
     for replaced, stand_in in zip(found, made, strict=True):
         replaced.give_way_to(stand_in)
     pass_on(model, PackedPositions())
+    own_config(model)
     model.set_attn_implementation(IMPLEMENTATION)
     return model
+
+
+def own_config(model: PreTrainedModel) -> None:
+    """A configuration of its own for the model and its parts: other models may share the one it was built from."""
+    shared, own = model.config, copy.deepcopy(model.config)
+    module: Any
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own
 
 
 def choose_kind(attention: str, choices: dict[str, Any]) -> type[Fitted]:

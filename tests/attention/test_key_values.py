@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lrpe import LrpeError, SoftmaxAttention
+from lrpe.attention.key_values import ReservedState
 from tests.encodings.compositions import features
 
 WIDTH = 16
@@ -39,8 +40,12 @@ def test_rows_are_selected_with_their_room():
     torch.testing.assert_close(y, attention(x)[rows, 4])
 
 
-def test_a_full_room_is_an_error_and_not_a_lost_token():
-    attention, x = layer(), features(1, 5, WIDTH)
+def test_a_full_room_grows_and_loses_no_token():
+    attention, x = layer(), features(1, 6, WIDTH)
     _, state = attention.prefill(x[:, :4], attention.reserve(1, room=4))
-    with pytest.raises(LrpeError, match="room for 4 tokens; got 5"):
-        attention.step(x[:, 4], state)
+    for t in (4, 5):
+        y, state = attention.step(x[:, t], state)
+        torch.testing.assert_close(y, attention(x)[:, t])
+    assert state.room == 10
+    with pytest.raises(LrpeError, match="room=1 for 2 tokens"):
+        ReservedState(attention.prefill(x[:, :2])[1], room=1)

@@ -33,7 +33,8 @@ print(model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)[0].
 def saved(tmp_path):
     model = tiny(LrpeForCausalLM).float()
     model.save_pretrained(tmp_path / "run" / "best")
-    (tmp_path / "run" / "best" / "tokenizer.json").write_text("{}")
+    for name in ("tokenizer.json", "chat_template.jinja", "trainer_state.json", "optimizer.pt"):
+        (tmp_path / "run" / "best" / name).write_text("{}")
     return model, tmp_path / "run"
 
 
@@ -41,8 +42,10 @@ def test_a_run_is_exported_with_its_tokenizer_and_a_card(saved, tmp_path, capsys
     model, run = saved
     assert main(["export", str(run), "--to", str(tmp_path / "out" / "mine")]) == 0
     out = tmp_path / "out" / "mine"
-    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= {file.name for file in out.iterdir()}
-    assert "from_pretrained" in capsys.readouterr().out
+    found = {file.name for file in out.iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja", "README.md"} <= found
+    assert not {"trainer_state.json", "optimizer.pt"} & found
+    assert "README.md says how" in capsys.readouterr().out
     assert "import lrpe.models" in (out / "README.md").read_text()
     ids = draw_ids(1, 6)
     assert torch.equal(AutoModelForCausalLM.from_pretrained(out).eval()(ids).logits, model(ids).logits)
@@ -80,6 +83,19 @@ def test_the_code_that_a_model_carries_is_ours_whole_and_imports_nothing_else_of
     assert "lrpe_encodings_orthogonal" in files
     assert all(imported(name, source) == [] for name, source in files.items())
     assert json.loads((out / "config.json").read_text())["auto_map"]["AutoModel"].endswith("LrpeForPairClassification")
+
+
+def test_code_that_is_left_out_is_not_asked_for(saved, tmp_path):
+    with_code = export(saved[1], tmp_path / "with", remote_code=True)
+    without = export(with_code, tmp_path / "without")
+    assert json.loads((without / "config.json").read_text()).get("auto_map") is None
+    assert not list(without.glob("*.py"))
+
+
+def test_the_card_of_a_class_without_an_auto_class_names_the_class(tmp_path):
+    tiny(LrpeForPairClassification).save_pretrained(tmp_path / "model")
+    out = export(tmp_path / "model", tmp_path / "out")
+    assert 'LrpeForPairClassification.from_pretrained("out")' in (out / "README.md").read_text()
 
 
 def test_what_cannot_be_exported_is_named(saved, tmp_path):

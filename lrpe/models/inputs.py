@@ -1,0 +1,56 @@
+"""What a caller says of its tokens, checked and brought into the form that blocks take."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.errors import LrpeError, require
+
+
+def of_new_tokens(mask: Tensor, n: int, seen: int) -> Tensor | None:
+    """The mask of the last n tokens, (batch, n), of a mask that may speak of those before too; None if all are real."""
+    require(
+        mask.ndim == 2 and mask.shape[1] in (n, seen + n),
+        lambda: (
+            f"attention_mask is (batch, n), of {n} tokens{f' or of all {seen + n}' if seen else ''}; got "
+            f"{tuple(mask.shape)}."
+        ),
+    )
+    new = mask[:, mask.shape[1] - n :]
+    if torch.compiler.is_compiling():
+        return new != 0
+    require(
+        not bool((new < 0).any()), "attention_mask is 1 for real tokens and 0 for padding; this one is added to scores."
+    )
+    return None if bool((new != 0).all()) else new != 0
+
+
+def packed_by(positions: Tensor | None) -> Tensor | None:
+    """Sequence numbers from positions (batch, n) that fall where another sequence begins; None if they never do."""
+    if positions is None or positions.ndim != 2:
+        return None
+    falls = positions.diff(dim=-1) <= 0
+    if not torch.compiler.is_compiling() and not bool(falls.any()):
+        return None
+    return torch.nn.functional.pad(falls, (1, 0)).long().cumsum(-1)
+
+
+def check_kwargs(kwargs: dict[str, Any]) -> None:
+    """What transformers passes along is let through; what a user asks for and cannot have is refused."""
+    require(
+        not kwargs.get("output_attentions"),
+        "Linear attention never forms its weights, so there are none to put out: output_attentions=False.",
+    )
+    types = kwargs.get("token_type_ids")
+    if types is not None and not torch.compiler.is_compiling() and bool((types != 0).any()):
+        raise LrpeError("These models have no token types; call the tokenizer with return_token_type_ids=False.")
+
+
+def check_token_ids(ids: Tensor, vocabulary: int) -> None:
+    """An embedding would raise an IndexError, or on a GPU a failed assertion, that names neither."""
+    if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= vocabulary:
+        raise LrpeError(f"Token ids are below vocab_size={vocabulary} and not negative; got ids from {low} to {high}.")
