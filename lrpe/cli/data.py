@@ -40,6 +40,7 @@ class DataShow:
         name: of the dataset; see lrpe data list.
         path: the folder or file with its official layout.
         hub: read it from the Hugging Face hub instead, if it is there.
+        options: of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
         samples: how many samples of each split to show.
         json: print JSON instead of text.
     """
@@ -47,6 +48,7 @@ class DataShow:
     name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
     path: Path | None = None
     hub: bool = False
+    options: str = ""
     samples: int = 2
     json: bool = False
 
@@ -56,7 +58,7 @@ class DataShow:
 
         entry = find(one(self.name))
         there = entry.embedded or self.path is not None or self.hub
-        loaded = load(entry.name, self.path, self.hub) if there else None
+        loaded = load(entry.name, self.path, self.hub, **read_options(self.options)) if there else None
         found = described(entry) | ({} if loaded is None else contents(loaded, self.samples))
         print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else as_text(found))
         return 0
@@ -70,19 +72,31 @@ class DataPrepare:
         name: of the dataset; see lrpe data list.
         path: the folder or file with its official layout.
         hub: read it from the Hugging Face hub instead, if it is there.
+        options: of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
     """
 
     name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
     path: Path | None = None
     hub: bool = False
+    options: str = ""
 
     def run(self) -> int:
         from lrpe.data.catalog import load
 
-        loaded = load(one(self.name), self.path, self.hub)
+        loaded = load(one(self.name), self.path, self.hub, **read_options(self.options))
         sizes = ", ".join(f"{name} {len(split):,}" for name, split in loaded.splits.items())
         print(f"{loaded.name} is ready: {sizes} samples.")
         return 0
+
+
+def read_options(text: str) -> dict[str, int | str]:
+    """name=value,name=value; a value of digits is a number."""
+    found: dict[str, int | str] = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        require(bool(name and equals), f"Options are name=value, with commas between them; got {part!r}.")
+        found[name.strip()] = int(value) if value.strip().isdigit() else value.strip()
+    return found
 
 
 def one(names: list[str]) -> str:

@@ -1,18 +1,20 @@
 """Every dataset by name."""
 
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from lrpe.data.arena import ENTRIES as ARENA
+from lrpe.data.arena.entries import ENTRIES as ARENA
 from lrpe.data.dataset import Dataset
-from lrpe.data.digits import ENTRIES as DIGITS
-from lrpe.data.embedded_glue import ENTRIES as EMBEDDED_GLUE
 from lrpe.data.entry import Entry
-from lrpe.data.glue import ENTRIES as GLUE
-from lrpe.data.hub import ENTRIES as HUB
-from lrpe.data.images import ENTRIES as IMAGES
-from lrpe.data.text import ENTRIES as TEXT
-from lrpe.data.wikitext import ENTRIES as WIKITEXT
+from lrpe.data.glue.glue import ENTRIES as GLUE
+from lrpe.data.glue.stand_ins import ENTRIES as EMBEDDED_GLUE
+from lrpe.data.images.class_folders import ENTRIES as IMAGES
+from lrpe.data.images.digits import ENTRIES as DIGITS
+from lrpe.data.text.hub import ENTRIES as HUB
+from lrpe.data.text.sources import ENTRIES as TEXT
+from lrpe.data.text.wikitext import ENTRIES as WIKITEXT
 from lrpe.errors import LrpeError, require, unknown_name
 
 ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *ARENA, *IMAGES, *DIGITS)
@@ -26,14 +28,24 @@ def load(name: str, path: Path | None = None, hub: bool = False, **options: Any)
         if entry.hub is None:
             known = [other.name for other in CATALOG.values() if other.hub is not None]
             raise LrpeError(f"{name} is not read from the hub; these are: {', '.join(known) or 'none'}.")
-        return entry.hub(**options)
+        return call(entry.hub, name, **options)
     require(
         entry.embedded or path is not None,
         f"{name} is not on every machine: get it from {entry.source}, and name its path. Layout: {entry.layout}",
     )
     require(path is None or not entry.embedded, f"{name} is made here and reads no files; got path={str(path)!r}.")
     require(path is None or path.exists(), f"{name} is read from {str(path)!r}, which does not exist.")
-    return entry.load(**options) if entry.embedded else entry.load(path, **options)
+    return call(entry.load, name, **options) if entry.embedded else call(entry.load, name, path, **options)
+
+
+def call(loader: Callable[..., Dataset], name: str, *arguments: Any, **options: Any) -> Dataset:
+    """A loader with its options, of which it says what it knows if one is wrong or missing."""
+    try:
+        signature(loader).bind(*arguments, **options)
+    except TypeError as error:
+        known = [str(p) for p in signature(loader).parameters.values() if p.name != "path"]
+        raise LrpeError(f"{name} does not load so: {error}. Its options: {', '.join(known) or 'none'}.") from None
+    return loader(*arguments, **options)
 
 
 def find(name: str) -> Entry:

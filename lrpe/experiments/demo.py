@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from lrpe.data.text import load_library
+from lrpe.data.text.sources import load_library
 from lrpe.experiments.baselines import bigram_bits, unigram_bits
 from lrpe.experiments.methods import METHODS, SEVEN, fair
 from lrpe.models.configuration import LrpeConfig

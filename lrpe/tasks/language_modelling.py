@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lrpe.data.batches import Batches
 from lrpe.data.dataset import Sample
-from lrpe.data.text_dataset import TextDataset
+from lrpe.data.text.text_dataset import TextDataset
 from lrpe.models.causal_lm import LrpeForCausalLM
 from lrpe.tasks.task import Batch, Loss, Task
 from lrpe.tasks.token_losses import observe_tokens, pad_tokens, safe_exp, token_fields, token_metrics, total_loss

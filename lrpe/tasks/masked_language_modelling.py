@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from lrpe.data.batches import Batches
 from lrpe.data.dataset import Sample
-from lrpe.data.masking import MaskedWindows, masking
-from lrpe.data.text_dataset import TextDataset
+from lrpe.data.text.masking import MaskedWindows, masking
+from lrpe.data.text.text_dataset import TextDataset
 from lrpe.models.masked_lm import LrpeForMaskedLM
 from lrpe.tasks.task import Batch, Loss, Task
 from lrpe.tasks.token_losses import observe_tokens, pad_tokens, token_fields, token_metrics, total_loss

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.data.dataset import Dataset, Sample
-from lrpe.data.tokenizer import Tokenizer
+from lrpe.data.text.tokenizer import Tokenizer
 from lrpe.errors import require
 from lrpe.models.sequence_classification import LrpeForSequenceClassification
 from lrpe.tasks.agreement import METRICS

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.data.dataset import Sample
-from lrpe.data.tokenizer import Tokenizer
-from lrpe.data.windows import UNSCORED
+from lrpe.data.text.tokenizer import Tokenizer
+from lrpe.data.text.windows import UNSCORED
 from lrpe.tasks.task import Batch, Loss
 
 PADDED = {"labels": UNSCORED, "attention_mask": 0}  # sequences go on, and ids are filled up with padding

@@ -10,8 +10,8 @@ from lrpe.data.entry import Entry
 
 @pytest.fixture(autouse=True)
 def two_datasets(monkeypatch):
-    def make(path=None):
-        rows = Rows([{"text": f"line {i} of {path}"} for i in range(3)])
+    def make(path=None, lines: int = 3):
+        rows = Rows([{"text": f"line {i} of {path}"} for i in range(lines)])
         return Dataset("made", {"train": rows}, {"labels": 2}, show=lambda sample: sample["text"].upper())
 
     said = {"kind": "sentences", "licence": "MIT", "source": "a place", "load": make}
@@ -59,3 +59,12 @@ def test_a_name_that_is_not_known_or_not_given_is_named(capsys):
     assert "Did you mean 'here'" in capsys.readouterr().err
     assert main(["data", "show"]) == 2
     assert "One dataset is named at a time" in capsys.readouterr().err
+
+
+def test_options_reach_the_loader_and_a_wrong_one_is_named(capsys):
+    assert main(["data", "prepare", "here", "--options", "lines=5"]) == 0
+    assert "train 5 samples" in capsys.readouterr().out
+    assert main(["data", "prepare", "here", "--options", "line=5"]) == 2
+    assert "here does not load so" in capsys.readouterr().err
+    assert main(["data", "prepare", "here", "--options", "lines"]) == 2
+    assert "Options are name=value" in capsys.readouterr().err

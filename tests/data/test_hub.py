@@ -5,7 +5,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.data.catalog import load
-from lrpe.data.hub import hub_source, parse_repository
+from lrpe.data.text.hub import hub_source, parse_repository
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from lrpe import LrpeError
-from lrpe.data.augment import Augment, center, crop_box, erase, normalize
 from lrpe.data.dataset import Draw
-from lrpe.data.digits import load as load_digits
-from lrpe.data.images import load_images
-from lrpe.data.randaugment import OPERATIONS, randaugment
+from lrpe.data.images.augment import Augment, center, crop_box, erase, normalize
+from lrpe.data.images.class_folders import load_images
+from lrpe.data.images.digits import load as load_digits
+from lrpe.data.images.randaugment import OPERATIONS, randaugment
 
 COLOURS = {"blue": (20, 30, 200), "red": (200, 30, 20)}
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
 from lrpe import LrpeError
-from lrpe.data import listops
+from lrpe.data.arena import listops
+from lrpe.data.arena.listops_generator import BLOCK, Grammar, generate
+from lrpe.data.arena.listops_grammar import SYMBOLS, decode, encode, evaluate
 from lrpe.data.dataset import Draw
-from lrpe.data.listops_generator import BLOCK, Grammar, generate
-from lrpe.data.listops_grammar import SYMBOLS, decode, encode, evaluate
 
 SMALL = Grammar(max_depth=4, max_args=4, min_length=5, max_length=40)
 
@@ -166,7 +166,7 @@ def test_what_was_made_once_is_found_again(monkeypatch):
     ],
 )
 def test_sizes_that_cannot_be_met_are_named(monkeypatch, options, said):
-    monkeypatch.setattr("lrpe.data.listops_generator.FORESTS", 5)
+    monkeypatch.setattr("lrpe.data.arena.listops_generator.FORESTS", 5)
     with pytest.raises(LrpeError, match=said):
         listops.load_generated(**{"train": 5_000, "processes": 1} | options)
 

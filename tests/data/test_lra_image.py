@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.data import lra_image
+from lrpe.data.arena import lra_image
 from lrpe.data.dataset import Draw
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.data import citations, lra_retrieval
+from lrpe.data.arena import citations, lra_retrieval
 from lrpe.data.dataset import Draw
 
 ROW = b"1.0\tP04-1\tA00-2\tb'one \"text\\n'\tb\"an'other\"\n"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.data import lra_text
+from lrpe.data.arena import lra_text
 from lrpe.data.dataset import Draw
 
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.data.dataset import Draw
-from lrpe.data.masking import masking
-from lrpe.data.vocabularies import byte_level, learn_bpe, words
-from lrpe.data.windows import UNSCORED
+from lrpe.data.text.masking import masking
+from lrpe.data.text.vocabularies import byte_level, learn_bpe, words
+from lrpe.data.text.windows import UNSCORED
 
 BYTES = byte_level()
 MASK = BYTES.specials["mask"]

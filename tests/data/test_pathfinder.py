@@ -7,10 +7,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from lrpe import LrpeError
-from lrpe.data import pathfinder
+from lrpe.data.arena import pathfinder
+from lrpe.data.arena.pathfinder_generator import DIFFICULTIES, EQUALLY_FAR, draw, scene
+from lrpe.data.arena.pathfinder_paths import CLEARANCE, DASH, FINE, GAP, SIDE
 from lrpe.data.dataset import Draw
-from lrpe.data.pathfinder_generator import DIFFICULTIES, EQUALLY_FAR, draw, scene
-from lrpe.data.pathfinder_paths import CLEARANCE, DASH, FINE, GAP, SIDE
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from lrpe import LrpeError
-from lrpe.data import digits_sequence, stdlib_packages, stdlib_pairs
+from lrpe.data.arena import digits_sequence, stdlib_packages, stdlib_pairs
 from lrpe.data.catalog import CATALOG
 from lrpe.data.dataset import Draw
 from lrpe.data.embedded import standard_library

@@ -3,9 +3,9 @@ import pickle
 import numpy as np
 import pytest
 
+from lrpe.data.arena.parallel import in_parallel
+from lrpe.data.arena.sequences import Pairs, Sequences, facts, held, stored
 from lrpe.data.dataset import Draw
-from lrpe.data.parallel import in_parallel
-from lrpe.data.sequences import Pairs, Sequences, facts, held, stored
 
 ROWS = [(1, (b"one",)), (0, (b"",)), (1, (b"three",)), (2, (b"4",))]
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.data import text_dataset as module
 from lrpe.data.cache import cache_folder
 from lrpe.data.catalog import load
-from lrpe.data.pieces import cut
-from lrpe.data.source import Document, Source
-from lrpe.data.text_dataset import text_dataset
-from lrpe.data.vocabularies import byte_level, learn_bpe
+from lrpe.data.text import text_dataset as module
+from lrpe.data.text.pieces import cut
+from lrpe.data.text.source import Document, Source
+from lrpe.data.text.text_dataset import text_dataset
+from lrpe.data.text.vocabularies import byte_level, learn_bpe
 from tests.data.texts import TEXTS, dataset, source
 
 
@@ -126,7 +126,7 @@ def test_the_pieces_of_a_text_have_its_tokens(text, size):
 
 
 def test_large_documents_keep_their_tokens_and_their_counts(monkeypatch):
-    monkeypatch.setattr("lrpe.data.pieces.cut.__defaults__", (5,))
+    monkeypatch.setattr("lrpe.data.text.pieces.cut.__defaults__", (5,))
     pieces = dataset({"train": ["one two\nthree four\n\nfive six\n", " \n" * 9]}, "words")
     assert whole(pieces, "train") == " one two\n three four\n\n five six\n"
     assert pieces.facts["splits"]["train"] == {"documents": 1, "empty": 1, "tokens": 10, "words": 10, "bytes": 29}

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from lrpe import LrpeError
-from lrpe.data.tokenizer import encode_by_core
-from lrpe.data.vocabularies import byte_level, hub_tokenizer, learn_bpe, load_tokenizer, words
+from lrpe.data.text.tokenizer import encode_by_core
+from lrpe.data.text.vocabularies import byte_level, hub_tokenizer, learn_bpe, load_tokenizer, words
 from tests.data.texts import write_gpt2
 
 TEXTS = ["the cat sat on the mat .\n", "the dog sat , and the cat ran .\n"] * 5

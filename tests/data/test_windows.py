@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.data.dataset import Draw
-from lrpe.data.stream import Stream
-from lrpe.data.windows import UNSCORED, Windows
+from lrpe.data.text.stream import Stream
+from lrpe.data.text.windows import UNSCORED, Windows
 
 END = 9
 

@@ -2,9 +2,9 @@
 
 import json
 
-from lrpe.data.source import Document, Source
-from lrpe.data.text_dataset import text_dataset
-from lrpe.data.vocabularies import byte_characters
+from lrpe.data.text.source import Document, Source
+from lrpe.data.text.text_dataset import text_dataset
+from lrpe.data.text.vocabularies import byte_characters
 
 TEXTS = {
     "train": ["one two three\nfour five\n", "six", "", "seven eight nine ten\n\neleven\n", "twelve  thirteen\n" * 3],

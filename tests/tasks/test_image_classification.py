@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 from lrpe import LrpeError
 from lrpe.data.dataset import Dataset, Draw, Rows
-from lrpe.data.digits import load as load_digits
+from lrpe.data.images.digits import load as load_digits
 from lrpe.models import LrpeConfig
 from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.image_classification import ImageClassification, Mixing, mix

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrpe.data.windows import UNSCORED
+from lrpe.data.text.windows import UNSCORED
 from lrpe.models import LrpeConfig
 from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.language_modelling import LanguageModelling

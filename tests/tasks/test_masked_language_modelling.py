@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lrpe.data.windows import UNSCORED
+from lrpe.data.text.windows import UNSCORED
 from lrpe.models import LrpeConfig
 from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling

@@ -4,8 +4,8 @@ import torch
 from torch.testing import assert_close
 
 from lrpe.data.dataset import Dataset, Rows
-from lrpe.data.embedded_glue import load
-from lrpe.data.vocabularies import byte_level
+from lrpe.data.glue.stand_ins import load
+from lrpe.data.text.vocabularies import byte_level
 from lrpe.models import LrpeConfig
 from lrpe.tasks.agreement import METRICS
 from lrpe.tasks.evaluate import evaluate

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lrpe.data import digits_sequence, stdlib_pairs
+from lrpe.data.arena import digits_sequence, stdlib_pairs
 from lrpe.data.dataset import Dataset, Rows
 from lrpe.models.configuration import LrpeConfig
 from lrpe.tasks.evaluate import evaluate

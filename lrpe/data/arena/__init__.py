@@ -1,0 +1,1 @@
+"""Long-Range Arena: generated, published, and stand-ins from this machine."""

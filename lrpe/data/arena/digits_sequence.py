@@ -1,0 +1,49 @@
+"""Images as sequences that every machine has: scikit-learn's digits, pixel by pixel."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lrpe.data.arena.sequences import Row, Sequences, facts, held
+from lrpe.data.dataset import Dataset, Draw, Sample, Split
+from lrpe.data.entry import Entry
+from lrpe.data.images import digits
+from lrpe.errors import require
+
+SIDE = 8
+
+
+def load(scale: int = 1) -> Dataset:
+    """64 pixels from 0 to 255, in 17 steps; ``scale`` repeats each pixel in both directions, so that 4 gives the 1,024
+    of Long-Range Arena. The splits are those of the digits as images."""
+    require(scale >= 1, f"A pixel is repeated once or more; got scale={scale}.")
+    images = digits.load()
+    splits = {name: held(Sequences, rows(split, scale)) for name, split in images.splits.items()}
+    known = facts(splits, vocabulary=256, labels=10, padding=None, side=SIDE * scale, sha256=images.facts["sha256"])
+    return Dataset("digits-sequence", {**splits}, known, show)
+
+
+def rows(split: Split, scale: int) -> Iterator[Row]:
+    for i in range(len(split)):
+        sample = split.sample(Draw(i))
+        pixels = np.rint((sample["pixels"][0] + 1) * 127.5).astype(np.uint8)
+        yield sample["label"], (pixels.repeat(scale, 0).repeat(scale, 1).tobytes(),)
+
+
+def show(sample: Sample) -> str:
+    side = round(len(sample["ids"]) ** 0.5)
+    lines = ("".join(" .:-=+*#%@"[pixel // 26] for pixel in row) for row in sample["ids"].reshape(side, side))
+    return f"{sample['label']}: {'|'.join(lines)}"
+
+
+ENTRIES = (
+    Entry(
+        "digits-sequence",
+        "sequence",
+        "handwritten digits, pixel by pixel, 64 or more",
+        "CC BY 4.0 (UCI, optical recognition of handwritten digits)",
+        "scikit-learn, which brings it",
+        None,
+        load,
+    ),
+)

@@ -1,0 +1,1 @@
+"""GLUE, and tasks of its shape from this machine."""

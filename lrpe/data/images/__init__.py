@@ -1,0 +1,1 @@
+"""Images in class folders, their augmentation, and digits."""

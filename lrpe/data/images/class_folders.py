@@ -1,0 +1,131 @@
+"""Images in a folder for each class: ImageNet-1k, and any tree of the same kind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from lrpe.data.dataset import Dataset, Draw, Sample
+from lrpe.data.entry import Entry
+from lrpe.data.images.augment import Augment, center
+from lrpe.errors import LrpeError, require
+
+KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
+SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
+IN_A_ROW = 20  # damaged files, and then it is not a damaged file but a damaged dataset
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """A split of image files, decoded when they are asked for. A file that cannot be decoded gives way to the next."""
+
+    files: Sequence[Path]
+    labels: Sequence[int]
+    size: int
+    augment: Augment | None = None
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def sample(self, draw: Draw) -> Sample:
+        """{"pixels", "label", "draw"}, and {"skipped"}: the indices of files that could not be decoded."""
+        skipped = []
+        for step in range(min(IN_A_ROW, len(self))):
+            index = (draw.index + step) % len(self)
+            try:
+                with Image.open(self.files[index]) as opened:
+                    image = opened.convert("RGB")
+            except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError):
+                skipped.append(index)
+                continue
+            pixels = center(image, self.size) if self.augment is None else self.vary(image, draw)
+            return {"pixels": pixels, "label": self.labels[index], "draw": draw, "skipped": skipped}
+        raise LrpeError(f"{len(skipped)} files in a row cannot be decoded, the last of them {self.files[skipped[-1]]}.")
+
+    def vary(self, image: Image.Image, draw: Draw):
+        assert self.augment is not None
+        return self.augment(image, self.size, draw.generator())
+
+
+def load_images(path: Path, size: int = 224, augment: Augment | None = Augment(), name: str = "images") -> Dataset:  # noqa: B008
+    """The images under train/CLASS/ and val/CLASS/, or under CLASS/ alone, of which one in ten is for validation."""
+    require(path.is_dir(), f"Images lie in a folder for each class; {str(path)!r} is no folder.")
+    named = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
+    folders = {split: folder for split, folder in named.items() if folder is not None}
+    if "train" not in folders:
+        folders = {"train": path}
+    classes = sorted(folder.name for folder in folders["train"].iterdir() if folder.is_dir())
+    require(
+        len(classes) >= 2, f"There are two classes or more, a folder each; {str(folders['train'])!r} has {classes}."
+    )
+    found = {split: list_files(folder, classes) for split, folder in folders.items()}
+    if len(found) == 1:
+        found = held_out(found["train"])
+    empty = [split for split, files in found.items() if not files]
+    require(not empty, f"Every split has an image or more ({', '.join(sorted(KINDS))}); {path} has none for {empty}.")
+    splits = {
+        split: ImageFiles([f for f, _ in files], [n for _, n in files], size, augment if split == "train" else None)
+        for split, files in found.items()
+    }
+    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "files": fingerprint(path, found)}
+    return Dataset(name, splits, facts, partial(show, classes=classes))  # type: ignore[arg-type]
+
+
+Files = list[tuple[Path, int]]
+
+
+def list_files(folder: Path, classes: list[str]) -> Files:
+    """Every image of a split with its label, in order; a class that training does not have is an error."""
+    unknown = sorted({entry.name for entry in folder.iterdir() if entry.is_dir()} - set(classes))
+    require(not unknown, f"{str(folder)!r} has classes that training does not: {unknown[:5]}.")
+    return [
+        (file, label)
+        for label, name in enumerate(classes)
+        for file in sorted((folder / name).rglob("*"))
+        if file.suffix.lower() in KINDS
+    ]
+
+
+def held_out(files: Files) -> dict[str, Files]:
+    """One file in ten, by a hash of its class and name, for validation."""
+    chosen = [int(sha256("/".join(file.parts[-2:]).encode()).hexdigest(), 16) % 10 == 0 for file, _ in files]
+    pairs = list(zip(files, chosen, strict=True))
+    return {"train": [f for f, out in pairs if not out], "validation": [f for f, out in pairs if out]}
+
+
+def fingerprint(root: Path, found: dict[str, Files]) -> str:
+    """A hash of all names and sizes; the contents of a million images are not read for it."""
+    text = [f"{file.relative_to(root)} {file.stat().st_size}" for files in found.values() for file, _ in files]
+    return sha256("\n".join(text).encode()).hexdigest()
+
+
+def show(sample: Sample, classes: list[str]) -> str:
+    pixels: Any = sample["pixels"]
+    return f"{classes[sample['label']]}: {'×'.join(map(str, pixels.shape))}, mean {pixels.mean():.2f}"
+
+
+LAYOUT = "train/CLASS/*.JPEG and val/CLASS/*.JPEG"
+ENTRIES = (
+    Entry(
+        "imagenet",
+        "image",
+        "ImageNet-1k: 1,281,167 training and 50,000 validation images of 1,000 classes",
+        "research use only; see image-net.org",
+        "https://image-net.org/challenges/LSVRC/2012",
+        LAYOUT,
+        partial(load_images, name="imagenet"),
+    ),
+    Entry(
+        "images",
+        "image",
+        "any images in a folder for each class",
+        "yours",
+        "your disk",
+        f"{LAYOUT} (any common format), or CLASS/* alone",
+        load_images,
+    ),
+)

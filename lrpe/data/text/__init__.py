@@ -1,0 +1,1 @@
+"""Text for language models: where it comes from, tokenisers, windows."""

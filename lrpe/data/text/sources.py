@@ -1,0 +1,86 @@
+"""Any text for language models: a file or a folder, a folder of books, Wikipedia and books, the standard library."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lrpe.data.embedded import fingerprint, standard_library
+from lrpe.data.entry import Entry
+from lrpe.data.text.folder import folder_source
+from lrpe.data.text.hub import load as load_hub
+from lrpe.data.text.reading import SUFFIXES
+from lrpe.data.text.source import Document, Source, joined
+from lrpe.data.text.text_dataset import TextDataset, text_dataset
+from lrpe.errors import require
+
+FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
+PARTS = ("wikipedia", "books")
+WIKIPEDIA, PG19 = "wikimedia/wikipedia:20231101.en", "emozilla/pg19"  # of the hub
+
+
+def load_folder(name: str, path: Path, tokenizer: Any = "bpe:8192", every: int = 20, **options: Any) -> TextDataset:
+    return text_dataset(folder_source(path, name, every), tokenizer, **options)
+
+
+def load_wikibook(path: Path, tokenizer: Any = "bpe:50265", every: int = 1000, **options: Any) -> TextDataset:
+    """As many entries as RoBERTa's vocabulary has; "hub:roberta-base" is that one itself."""
+    missing = [part for part in PARTS if not (path / part).is_dir()]
+    require(not missing, f"Wikibook is a folder with {' and '.join(PARTS)}; {str(path)!r} has no {', '.join(missing)}.")
+    sources = [folder_source(path / part, part, every) for part in PARTS]
+    return text_dataset(joined("wikibook", sources), tokenizer, **options)
+
+
+def library_source() -> Source:
+    """The modules of the running Python's standard library."""
+    return Source("stdlib", {"library": fingerprint()}, read_library)
+
+
+def read_library() -> Iterator[Document]:
+    return (Document(module.split, module.text) for module in standard_library())
+
+
+def load_library(tokenizer: Any = "bytes", **options: Any) -> TextDataset:
+    return text_dataset(library_source(), tokenizer, **options)
+
+
+ENTRIES = (
+    Entry(
+        name="text",
+        kind="text",
+        summary="Any file or folder of text; split by its names (train, valid, test) or by a hash of its paths.",
+        licence="its own",
+        source="anywhere",
+        layout=FILES,
+        load=partial(load_folder, "text"),
+    ),
+    Entry(
+        name="books",
+        kind="text",
+        summary="A folder of books; whole books are held out.",
+        licence="of each book; Project Gutenberg's are in the public domain",
+        source="https://www.gutenberg.org; on the hub PG-19, 28,752 of its books from before 1919",
+        layout=f"a book a file: {FILES}",
+        load=partial(load_folder, "books"),
+        hub=partial(load_hub, PG19, name="books"),
+    ),
+    Entry(
+        name="wikibook",
+        kind="text",
+        summary="Wikipedia and books, for masked language models: RoBERTa's 50,265 entries.",
+        licence="Wikipedia: CC BY-SA 4.0; books: of each",
+        source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or both of the hub",
+        layout=f"wikipedia/ and books/, each with {FILES}",
+        load=load_wikibook,
+        hub=partial(load_hub, (WIKIPEDIA, PG19), name="wikibook", tokenizer="bpe:50265"),
+    ),
+    Entry(
+        name="stdlib",
+        kind="text",
+        summary="The sources of the running Python's standard library: on every machine.",
+        licence="PSF-2.0",
+        source="this machine",
+        layout=None,
+        load=load_library,
+    ),
+)

@@ -1,0 +1,57 @@
+"""A source of documents, a tokeniser and a length: a dataset for language models."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lrpe.data.cache import digest, prepared
+from lrpe.data.dataset import Dataset, Sample
+from lrpe.data.text.choose_tokenizer import choose_tokenizer
+from lrpe.data.text.source import Source
+from lrpe.data.text.stream import read_streams
+from lrpe.data.text.tokenise import write_streams
+from lrpe.data.text.tokenizer import Tokenizer
+from lrpe.data.text.windows import Windows
+from lrpe.errors import require, unknown_name
+
+VERSION = 1  # of what is written
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDataset(Dataset):
+    """A dataset whose splits are ``Windows`` of what this tokeniser made of its documents."""
+
+    splits: Mapping[str, Windows]
+    tokenizer: Tokenizer
+
+    def windows(self, split: str) -> Windows:
+        if split not in self.splits:
+            raise unknown_name(f"split of {self.name}", split, self.splits)
+        return self.splits[split]
+
+
+def text_dataset(
+    source: Source, tokenizer: str | Tokenizer = "bpe:8192", length: int = 512, packed: bool = False
+) -> TextDataset:
+    """Tokenise a source, on the first call, and cut it into windows of ``length`` tokens.
+
+    ``tokenizer`` is one, or what ``choose_tokenizer`` takes: "bytes", "words", "bpe:8192", a path, "hub:NAME".
+    """
+    chosen = choose_tokenizer(tokenizer, source)
+    recipe = {"version": VERSION, "source": source.identity, "tokenizer": chosen.fingerprint()}
+    folder = prepared(source.name, recipe, partial(write_streams, source=source, tokenizer=chosen))
+    streams = read_streams(folder, chosen)
+    require("train" in streams, f"{source.name} has no document with text in it that is for training.")
+    splits = {name: Windows(stream, length, packed=packed) for name, stream in streams.items()}
+    facts = {
+        "splits": json.loads((folder / "facts.json").read_text(encoding="utf-8")),
+        "vocabulary": len(chosen),
+        "tokenizer": chosen.fingerprint(),
+        "source": digest(source.identity),
+    }
+    return TextDataset(name=source.name, splits=splits, facts=facts, show=partial(show, chosen), tokenizer=chosen)
+
+
+def show(tokenizer: Tokenizer, sample: Sample) -> str:
+    return repr(tokenizer.decode(sample["input_ids"]))
