@@ -18,12 +18,14 @@ class RunDemo:
         updates: of each method.
         processes: methods that train at once; as many as there are processors, at most 4, if not given.
         seed: of weights and data.
+        windows: of 128 bytes of the held-out text that every method is scored on.
     """
 
     out: Path = Path("runs/demo")
     updates: int = 300
     processes: int | None = None
     seed: int = 0
+    windows: int = 1024
 
     def run(self) -> int:
         from lrpe.experiments.demo import PAPER, Demo, describe_demo, run_demo
@@ -33,7 +35,8 @@ class RunDemo:
         from lrpe.report.table import Column, as_html, as_text
 
         require(self.updates >= 6, f"The curve has six points, so there are 6 updates or more; got {self.updates}.")
-        demo = Demo(updates=self.updates, seed=self.seed)
+        require(self.windows >= 32, f"A score is of 32 windows or more; got {self.windows}.")
+        demo = Demo(updates=self.updates, seed=self.seed, windows=self.windows)
         folder = self.out / f"{self.updates}-updates-seed-{self.seed}"
         result = run_demo(demo, folder, self.processes or min(4, os.cpu_count() or 1))
         titles = {row: METHODS[row].title for row in demo.rows}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader
 
 from lrpe.data.dataset import Draw, Sample, Split
@@ -71,7 +72,7 @@ class Batches:
             batch_sampler=list(self.draws(number))[start:],  # type: ignore[arg-type]
             collate_fn=self.gather,
             num_workers=self.workers,
-            persistent_workers=False,
+            generator=torch.Generator(),  # else every epoch would draw from torch's own, which dropout draws from
         )
         yield from loader
 

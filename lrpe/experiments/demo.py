@@ -24,7 +24,6 @@ from lrpe.training.record import Record
 
 PAPER = {"base": 33.74, "rope": 33.13, "spe": 41.91, "per": 32.53, "type1": 31.60, "type2": 31.71, "type3": 33.95}
 SIZES = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
-SCORED = 1024  # windows of the validation text, the first ones, that every row is scored on
 
 
 @dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Demo:
     batch: int = 8
     rows: tuple[str, ...] = SEVEN
     seed: int = 0
+    windows: int = 1024  # of the validation text, the first ones, that every row is scored on
     sizes: dict[str, int] = field(default_factory=lambda: dict(SIZES))
 
     def task(self) -> LanguageModelling:
@@ -44,9 +44,8 @@ class Demo:
     def training(self) -> Training:
         plan = Optimization(updates=self.updates, batch=self.batch, rate=2e-3, warmup=max(1, self.updates // 10))
         every, size = max(1, self.updates // 6), 32
-        return Training(
-            plan, evaluate_every=every, evaluation_batch=size, evaluation_batches=SCORED // size, seed=self.seed
-        )
+        batches = max(1, self.windows // size)
+        return Training(plan, evaluate_every=every, evaluation_batch=size, evaluation_batches=batches, seed=self.seed)
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def simple_models(demo: Demo, task: LanguageModelling) -> dict[str, float]:
     """Bits a byte of unigrams and bigrams, on the windows that the rows are scored on."""
     streams = {split: task.text.windows(split).stream for split in ("train", "validation")}
     train_ids = streams["train"].read(0, min(len(streams["train"]), 4_000_000))
-    scored = streams["validation"].read(0, min(len(streams["validation"]), SCORED * demo.length))
+    scored = streams["validation"].read(0, min(len(streams["validation"]), demo.windows * demo.length))
     size = len(task.text.tokenizer)
     tuning = train_ids[-100_000:]
     return {
@@ -134,8 +133,8 @@ def describe_demo(result: DemoResult) -> list[str]:
     return [
         f"A demonstration, not the paper's experiment: {sizes['num_hidden_layers']} layers of width "
         f"{sizes['hidden_size']}, {text(demo.updates)} updates of {demo.batch} × {demo.length} bytes, one seed.",
-        f"Trained on the sources of this Python's standard library; scored on {text(SCORED * demo.length)} bytes of "
-        "files held out. At this size and with one seed, differences of a few hundredths mean nothing.",
+        f"Trained on the sources of this Python's standard library; scored on {text(demo.windows * demo.length)} bytes "
+        "of files held out. At this size and with one seed, differences of a few hundredths mean nothing.",
         "One φ (1 + elu) and one normaliser (PlainDelta) for every row. Base has sinusoidal positions and no other row "
         "has absolute ones; PER has the decay that it was published with.",
         "The paper's figures beside ours are test perplexities on WikiText-103, of another model and text: only the "

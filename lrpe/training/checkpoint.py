@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,8 @@ def save_checkpoint(folder: Path, model: Any, bare: Any, optimizer: Any, progres
     barrier()
     weights = get_model_state_dict(model, options=WHOLE)
     state = {"optimizer": get_optimizer_state_dict(model, optimizer)}
-    save_shared(state, checkpoint_id=temporary / "state", no_dist=not dist.is_initialized())
+    with quietly():
+        save_shared(state, checkpoint_id=temporary / "state", no_dist=not dist.is_initialized())
     torch.save(torch.get_rng_state(), temporary / f"random-{rank()}.pt")
     if rank() == 0:
         with quietly():
@@ -59,7 +61,8 @@ def load_checkpoint(folder: Path, model: Any, optimizer: Any) -> dict[str, Any]:
     weights: dict[str, Any] = dict(load_file(folder / "model.safetensors"))
     set_model_state_dict(model, weights, options=StateDictOptions(full_state_dict=True, strict=False))
     state = {"optimizer": get_optimizer_state_dict(model, optimizer)}
-    load_shared(state, checkpoint_id=folder / "state", no_dist=not dist.is_initialized())
+    with quietly():
+        load_shared(state, checkpoint_id=folder / "state", no_dist=not dist.is_initialized())
     set_optimizer_state_dict(model, optimizer, state["optimizer"])
     random = folder / f"random-{rank()}.pt"
     if progress["processes"] == world() and random.exists():
@@ -93,13 +96,15 @@ def flush(folder: Path) -> None:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' bar for every file: the run has its own."""
+    """Without transformers' bar for every file, and without torch's warning that one process is not several."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            yield
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -36,6 +36,14 @@ def test_any_number_of_workers_gives_the_same_batches():
     assert listed(batches(seed=3).epoch(1)) != alone
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_torchs_own_random_numbers_are_not_touched(workers):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    list(batches(workers=workers).epoch(0))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_an_epoch_goes_on_from_the_middle():
     whole = listed(batches().epoch(5))
     assert listed(batches().epoch(5, start=3)) == whole[3:]

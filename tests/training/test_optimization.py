@@ -1,0 +1,54 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from lrpe import LrpeError
+from lrpe.models import LrpeForCausalLM
+from lrpe.training.optimization import Optimization, clip_, groups
+from tests.models.tiny import tiny
+
+
+def rates(schedule: str, **changes) -> list[float]:
+    plan = Optimization(updates=100, warmup=10, rate=1.0, schedule=schedule, **changes)
+    return [plan.rate_at(update) for update in range(100)]
+
+
+@pytest.mark.parametrize("schedule", ["inverse-sqrt", "polynomial", "cosine", "constant"])
+def test_the_rate_rises_in_a_line_to_its_height_and_does_not_rise_again(schedule):
+    found = rates(schedule, first_rate=1e-7)
+    assert found[0] == pytest.approx(0.1, rel=1e-5)
+    assert found[9] == pytest.approx(1.0)
+    assert all(b <= a + 1e-12 for a, b in pairwise(found[9:]))
+    assert min(found) >= 0
+
+
+def test_schedules_are_what_they_are_called():
+    assert rates("inverse-sqrt")[49] == pytest.approx(math.sqrt(10 / 50))  # √(warm-up / update)
+    assert rates("polynomial")[55] == pytest.approx(1 - 45 / 90)
+    assert rates("cosine")[55] == pytest.approx(0.5)
+    assert rates("constant")[99] == 1
+
+
+def test_matrices_decay_and_norms_biases_and_angles_do_not():
+    model = tiny(LrpeForCausalLM, mlp_bias=True)
+    decaying, others = (group["params"] for group in groups(model, 0.1))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert all("proj" in names[id(p)] or "embed" in names[id(p)] for p in decaying)
+    assert any(names[id(p)].endswith("alpha") for p in others)
+    assert len(decaying) + len(others) == len(list(model.parameters()))
+
+
+def test_a_gradient_is_clipped_to_its_norm_or_let_be():
+    weight = torch.nn.Parameter(torch.zeros(4))
+    weight.grad = torch.full((4,), 2.0)
+    assert clip_([weight], 0.0) == pytest.approx(4)
+    assert weight.grad.norm() == pytest.approx(4)
+    clip_([weight], 1.0)
+    assert weight.grad.norm() == pytest.approx(1, rel=1e-3)
+
+
+def test_a_plan_that_cannot_be_is_named():
+    with pytest.raises(LrpeError, match="The warm-up ends before the run; got 20 of 10"):
+        Optimization(updates=10, warmup=20)
