@@ -17,6 +17,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "encodings": (
         "precision",
         "differentiable",
+        "adjoint",
         "gather",
         "basis",
         "householder",

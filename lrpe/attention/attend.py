@@ -7,11 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lrpe.attention.encoded_sum import encoded_sum, sums_at_once
 from lrpe.attention.feature_map import FeatureMap
 from lrpe.attention.frame import Frame
 from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.state import DecodingState, step_sum
-from lrpe.attention.summation import Start, Summation, Sums, last_state
+from lrpe.attention.summation import Bidirectional, Start, Summation, Sums, last_state
 from lrpe.attention.tokens import Tokens, place
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
@@ -51,7 +52,11 @@ def attend(
 ) -> tuple[Tensor, DecodingState | None]:
     """Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s, normalised; and the state after the last token, if the sum is causal."""
     plain = normalizer.delta == "plain"
-    q_table, k_table = tables_for(encoding, tokens, key_tokens, q, k)
+    tables = q_table, k_table = tables_for(encoding, tokens, key_tokens, q, k)
+    everywhere = isinstance(summation, Bidirectional) and decay is None and tokens.sequences is None and state is None
+    if plain and everywhere and sums_at_once(encoding, tables, q, k, v):
+        keys = hide(Features(phi(k), None), key_tokens.mask)
+        return normalizer(*encoded_sum(phi(q), keys.encoded, v, encoding, tables)), None
     queries = encode(q, "query", encoding, phi, q_table, plain)
     keys = hide(encode(k, "key", encoding, phi, k_table, plain), key_tokens.mask)
     if encoding.score_scale != 1:

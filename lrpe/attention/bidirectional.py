@@ -6,7 +6,7 @@ from torch import Tensor
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
-from lrpe.encodings.differentiable import Differentiable
+from lrpe.encodings.differentiable import Differentiable, one_at_a_time
 from lrpe.encodings.precision import compute_dtype
 
 
@@ -21,8 +21,7 @@ def bidirectional_sum(
     dtype = compute_dtype(q.dtype)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if frame.plain:
-        rows = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # the queries of a group, one after another
-        out, sums = sum_over_all(rows, k, v, total)
+        out, sums = sum_over_all(by_group(q, k.shape[1]), k, v, total)
         return out.reshape(*q.shape[:3], v.shape[-1]), sums.reshape(*q.shape[:3], int(total))
     out, sums, *_ = causal_sum(q, k, v, frame, chunk=chunk, total=total)
     back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), frame.reversed(), chunk=chunk, total=total)
@@ -30,6 +29,11 @@ def bidirectional_sum(
     on_spot = (q * k.repeat_interleave(group, 1)).sum(-1, keepdim=True)
     out = out + back.flip(2) - on_spot * v.repeat_interleave(group, 1)
     return out, sums + back_sums.flip(2) - (on_spot if total else sums)
+
+
+def by_group(x: Tensor, groups: int) -> Tensor:
+    """(batch, heads, n, f) -> (batch, groups, heads a group · n, f): the heads of a group, one after another."""
+    return x.unflatten(1, (groups, -1)).flatten(2, 3)
 
 
 def sum_over_all(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
@@ -114,4 +118,7 @@ class SumAndTotal(Differentiable):
     @in_full_precision
     def gradients(q, k, v, S, z, g, g_total, g_S, g_z):
         dq, dk, dv = SumOverAll.gradients(q, k, v, S, g, g_S)
-        return torch.addcmul(dq, g_total, z), dk + (g_total.mT @ q + g_z), dv
+        dz = g_total.mT @ q + g_z
+        if one_at_a_time(g, g_total, dz):
+            return dq.addcmul_(g_total, z), dk.add_(dz), dv
+        return torch.addcmul(dq, g_total, z), dk + dz, dv

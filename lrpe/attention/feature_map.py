@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lrpe.encodings.differentiable import Differentiable
+from lrpe.encodings.differentiable import Differentiable, one_at_a_time
 from lrpe.encodings.precision import Precise, compute_dtype, normal, without_autocast
 from lrpe.errors import LrpeError, require, unknown_name
 
@@ -34,7 +34,8 @@ class ExpBelowZero(Differentiable):
     @staticmethod
     def backward(ctx, *grads: Tensor):
         (phi,) = ctx.saved_tensors
-        return grads[0] * phi.clamp(max=1)
+        slope = phi.clamp(max=1)
+        return slope.mul_(grads[0]) if one_at_a_time(*grads) else slope * grads[0]
 
 
 class Relu(nn.Module):

@@ -5,14 +5,15 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from lrpe.encodings.gather import Gather
+from lrpe.encodings.adjoint import HasAdjoint
+from lrpe.encodings.gather import Gather, inverse
 from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
 from lrpe.errors import require
 
 Table = tuple[Tensor, ...]  # what can be computed before the features are seen; made once, it serves q and k
 
 
-class Basis(Precise):
+class Basis(HasAdjoint, Precise):
     """P with Pᴴ P = I. A complex basis carries a complex vector as the real one (re ‖ im), twice as wide."""
 
     is_complex: bool = False
@@ -57,6 +58,9 @@ class Identity(Basis):
     def transform(self, x: Tensor, table: Table) -> Tensor:
         return x
 
+    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
+        return y
+
 
 class OddEven(Basis):
     """The interleaving y[2k] = x[k], y[2k+1] = x[⌈w/2⌉ + k] of the first w features: the paper's "Permutation" P.
@@ -77,6 +81,9 @@ class OddEven(Basis):
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         return Gather.apply(x, table[0].to(x.device))
+
+    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
+        return Gather.of(y, inverse(table[0].to(y.device)))
 
     def extra_repr(self) -> str:
         return super().extra_repr() if self.width == self.dim else f"{super().extra_repr()}, width={self.width}"

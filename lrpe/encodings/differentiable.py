@@ -4,7 +4,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import Function
+
+
+def eager() -> bool:
+    """Whether torch does at once what it is told: no compiler and no transform of torch.func is at work."""
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
+def one_at_a_time(*grads: Tensor) -> bool:
+    """Whether a backward pass may overwrite what it has made.
+
+    Under vmap, or autograd's own ``is_grads_batched``, it may not: a gradient can have an axis that its own do not.
+    """
+    return eager() and not any(is_legacy_batchedtensor(g) for g in grads)
 
 
 class Differentiable(Function):
@@ -16,7 +30,7 @@ class Differentiable(Function):
 
     @classmethod
     def of(cls, *inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        if not eager():
             return cls.apply(*inputs)
         if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
             return super(Function, cls).apply(*inputs)  # type: ignore[misc]

@@ -110,12 +110,8 @@ class Encoding(PositionalEncoding):
             table = self.table(positions_for(x, positions, self.axes), x.dtype)
         elif positions is not None:
             raise LrpeError("A table already holds its positions; pass one of the two.")
-        elif not isinstance(table, EncodingTable):
-            raise LrpeError(f"A table is made by this encoding's table(positions); got {type(table).__name__}.")
-        elif any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in (*table.basis, *table.matrix)):
-            raise LrpeError(
-                f"A table serves the dtype it was made for; for {x.dtype} make it by table(positions, x.dtype)."
-            )
+        else:
+            check_table(table, x)
         with without_autocast(x):
             y = self.basis.transform(x.to(compute_dtype(x.dtype)), table.basis)
             return per_head(self.turn, y, table.matrix, self.heads).to(x.dtype)
@@ -125,6 +121,21 @@ class Encoding(PositionalEncoding):
 
     def key(self, k: Tensor, table: EncodingTable) -> Tensor:
         return self(k, table=table)
+
+    def has_adjoint(self, table: EncodingTable) -> bool:
+        """Whether M_sᵀ is all there is to the gradient: P and Λ bring theirs, and nothing is learned."""
+        learned = any(t.requires_grad for t in (*table.basis, *table.matrix))
+        return self.basis.has_adjoint and self.matrix.has_adjoint and not learned
+
+    def transform(self, x: Tensor, table: EncodingTable) -> Tensor:
+        """M_s x of an M that ``has_adjoint``, for x of the table's dtype, in new memory; without a gradient."""
+        y = self.basis.transform(x, table.basis)
+        turn = self.matrix.transform if y is x else self.matrix.transform_
+        return per_head(turn, y, table.matrix, self.heads)
+
+    def adjoint_(self, y: Tensor, table: EncodingTable) -> Tensor:
+        """M_sᵀ y, in the memory of y if that saves time."""
+        return self.basis.adjoint_(per_head(self.matrix.adjoint_, y, table.matrix, self.heads), table.basis)
 
     def extra_repr(self) -> str:
         shown = [] if self.acts == "after" else ["acts='before'"]
@@ -144,3 +155,12 @@ def check_features(x: Tensor, head_dim: int) -> None:
     if x.ndim < 2 or x.shape[-1] != head_dim:
         raise LrpeError(f"Features have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.")
     require(x.is_floating_point(), f"Features are real floating-point numbers; got {x.dtype}.")
+
+
+def check_table(table: EncodingTable, x: Tensor) -> None:
+    if not isinstance(table, EncodingTable):
+        raise LrpeError(f"A table is made by this encoding's table(positions); got {type(table).__name__}.")
+    if any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in (*table.basis, *table.matrix)):
+        raise LrpeError(
+            f"A table serves the dtype it was made for; for {x.dtype} make it by table(positions, x.dtype)."
+        )

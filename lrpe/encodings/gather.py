@@ -22,6 +22,10 @@ class Gather(Differentiable):
     @staticmethod
     def backward(ctx, *grads: Tensor):
         (index,) = ctx.saved_tensors
-        places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
-        inverse = torch.empty_like(index).scatter(-1, index, places)
-        return Gather.of(grads[0], inverse), None
+        return Gather.of(grads[0], inverse(index)), None
+
+
+def inverse(index: Tensor) -> Tensor:
+    """π⁻¹ for every permutation π along the last axis."""
+    places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
+    return torch.empty_like(index).scatter(-1, index, places)

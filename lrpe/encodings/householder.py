@@ -43,6 +43,10 @@ class Householder(Basis):
         V, U = table
         return LowRankUpdate.of(x, V, U)
 
+    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
+        V, U = table
+        return y.addcmul_(y @ U.mT, V, value=-1) if len(V) == 1 else y.sub_((y @ U.mT) @ V)
+
     def extra_repr(self) -> str:
         return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
 

@@ -29,6 +29,7 @@ class Orthogonal(PositionMatrix):
             f"alternating={alternating}, dim={dim}.",
         )
         self.angles = angles
+        self.has_adjoint = self.has_adjoint and 2 * self.pairs == dim
 
     @property
     def score_scale(self) -> float:
@@ -51,6 +52,13 @@ class Orthogonal(PositionMatrix):
             return rotate(y, turn)
         parts = y.split([turned, kept, self.alternating], -1)
         return torch.cat([rotate(parts[0], turn), parts[1], parts[2] * sign], -1)
+
+    def transform_(self, y: Tensor, table: Table) -> Tensor:
+        return rotate_(y, table[0]) if self.has_adjoint else self.transform(y, table)
+
+    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
+        turn = table[0].unflatten(-1, (-1, 2))
+        return rotate_(y, (turn * turn.new_tensor([1.0, -1.0])).flatten(-2))
 
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
@@ -81,6 +89,14 @@ def rotate(y: Tensor, turn: Tensor) -> Tensor:
         cos, sin = (turns[..., i : i + 1].expand_as(turns).flatten(-2) for i in (0, 1))
         return y * cos + swapped * sin
     return torch.view_as_real(as_complex(pairs) * as_complex(turns)).flatten(-2)
+
+
+def rotate_(y: Tensor, turn: Tensor) -> Tensor:
+    """``rotate`` in the memory of y, on a device with complex numbers."""
+    if y.device.type in LACK_FLOAT64:
+        return rotate(y, turn)
+    pairs, turns = (as_complex(x.unflatten(-1, (-1, 2))) for x in (y, turn))
+    return torch.view_as_real(pairs.mul_(turns)).flatten(-2)
 
 
 def as_complex(pairs: Tensor) -> Tensor:

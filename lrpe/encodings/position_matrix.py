@@ -5,12 +5,13 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from lrpe.encodings.adjoint import HasAdjoint
 from lrpe.encodings.alignment import Table, per_head, positions_for
 from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
 from lrpe.errors import require
 
 
-class PositionMatrix(Precise):
+class PositionMatrix(HasAdjoint, Precise):
     """Λ acts on y = P x, at a position for each row of y.
 
     ``feature_dim`` is the width of its real features: d, or 2d if Λ is complex. ``heads`` is None if all heads share Λ.
@@ -44,6 +45,10 @@ class PositionMatrix(Precise):
 
         A complex Λ also takes complex rows as (re ‖ im), of width 2·dim.
         """
+
+    def transform_(self, y: Tensor, table: Table) -> Tensor:
+        """``transform`` of a y that nobody else will read, in its memory if that saves time."""
+        return self.transform(y, table)
 
     @abstractmethod
     def dense(self, *s: int) -> Tensor:

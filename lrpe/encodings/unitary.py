@@ -39,6 +39,10 @@ class Unitary(PositionMatrix):
         (re, im), (cos, sin) = y.chunk(2, -1), cos_sin.chunk(2, -1)
         return torch.cat([re * cos - im * sin, re * sin + im * cos], -1)
 
+    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
+        (re, im), (cos, sin) = y.chunk(2, -1), table[0].chunk(2, -1)
+        return (re * cos).addcmul_(im, sin)
+
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
         angle = s[0] * self.angles.scaled().to("cpu").squeeze(-2)
