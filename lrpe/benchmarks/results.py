@@ -1,12 +1,12 @@
 """A result on the disk: JSON for machines and text for people, whole or not at all."""
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from lrpe.errors import LrpeError
+from lrpe.whole import write_whole
 
 
 def result_files(path: Path) -> tuple[Path, Path]:
@@ -31,12 +31,3 @@ def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
     for file, content in zip(files, (json.dumps(result, indent=2, ensure_ascii=False), text), strict=True):
         write_whole(file, f"{content}\n")
     return files
-
-
-def write_whole(file: Path, content: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)

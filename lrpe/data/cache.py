@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from filelock import FileLock
 
 from lrpe.errors import LrpeError
+from lrpe.whole import whole_folder
 
 
 def cache_folder() -> Path:
@@ -46,14 +46,9 @@ def prepared(name: str, recipe: dict[str, Any], build: Callable[[Path], None]) -
 def build_whole(folder: Path, recipe: dict[str, Any], build: Callable[[Path], None]) -> None:
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # of a process that was killed: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
-    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
-    temporary.mkdir()
-    try:
+    with whole_folder(folder) as temporary:
         build(temporary)
         (temporary / "recipe.json").write_text(json.dumps(recipe, indent=2, sort_keys=True), encoding="utf-8")
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def digest(recipe: Any) -> str:

@@ -1,7 +1,6 @@
 """A folder that anyone can load: configuration, weights, tokenizer, a card; and on request the code, self-contained."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.flatten import flatten
 from lrpe.models.pair_classification import LrpeForPairClassification
+from lrpe.whole import whole_folder
 
 NOT_BESIDE = {".safetensors", ".bin", ".pt", ".pth", ".py", ".distcp"}  # weights, the state of a run, code
 OF_A_RUN = {"checkpoint.json", "trainer_state.json", "README.md"}
@@ -33,19 +33,12 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     )
     model = load(found)
     vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
-    to.parent.mkdir(parents=True, exist_ok=True)
-    temporary = to.with_name(f".{to.name}.{os.getpid()}.tmp")
-    try:
-        model.save_pretrained(temporary)
-        copy_beside(found, temporary)
+    with whole_folder(to) as folder:
+        model.save_pretrained(folder)
+        copy_beside(found, folder)
         if remote_code:
-            add_code(temporary, type(model).__name__)
-        (temporary / "README.md").write_text(card(model, to.name, remote_code), encoding="utf-8")
-        if to.exists():
-            to.rmdir()
-        temporary.rename(to)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            add_code(folder, type(model).__name__)
+        (folder / "README.md").write_text(card(model, to.name, remote_code), encoding="utf-8")
     return to
 
 

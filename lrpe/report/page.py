@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from lrpe.whole import write_whole
+
 STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
@@ -21,7 +23,7 @@ code { overflow-wrap: anywhere; }
 def write_page(
     file: Path, title: str, paragraphs: Sequence[str], table: str, figure: str | None, caption: str, command: str
 ) -> Path:
-    """Write the page under a temporary name and rename it."""
+    """Write the page."""
     words = "\n".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs)
     picture = f"<figure>{figure}<figcaption>{escape(caption)}</figcaption></figure>" if figure else ""
     text = f"""<!doctype html>
@@ -35,7 +37,5 @@ def write_page(
 <p>Made by <code>{escape(command)}</code>.</p>
 </main></body></html>
 """
-    temporary = file.with_name(f".{file.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
+    write_whole(file, text)
     return file

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 
 from lrpe.errors import LrpeError, require
 from lrpe.training.checkpoint import find_checkpoints, read_progress
+from lrpe.whole import temporary_name, write_whole
 
 KEPT = 2  # checkpoints beside the best
 
@@ -90,26 +92,14 @@ class Record:
         for old in find_checkpoints(self.checkpoints)[KEPT:]:
             if old.resolve() not in needed:
                 (old / "checkpoint.json").unlink()  # first it is no checkpoint any more
-                remove(old)
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def link(name: Path, target: Path) -> None:
-    temporary = name.with_name(f".{name.name}.tmp")
+    temporary = temporary_name(name)
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, name.parent))
     temporary.replace(name)
-
-
-def remove(folder: Path) -> None:
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def write_whole(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)
 
 
 def flattened(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
