@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
+from lrpe.data.reading import read_lines
+from lrpe.data.text.documents import read_documents
 from lrpe.data.text.folder import folder_source
-from lrpe.data.text.reading import read_documents, read_lines
 from lrpe.data.text.source import joined
 
 

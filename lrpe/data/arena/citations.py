@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from lrpe.data.arena.byte_text import byte_facts, require_length, show_with
-from lrpe.data.arena.lines import found, lines
 from lrpe.data.arena.lra_retrieval import LABELS
 from lrpe.data.arena.sequences import Pairs, Row, held
 from lrpe.data.cache import hash_files
 from lrpe.data.dataset import Dataset
 from lrpe.data.entry import Entry
+from lrpe.data.reading import found, lines
 from lrpe.errors import LrpeError, require
 
 SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty; the rest is for training

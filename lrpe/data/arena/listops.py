@@ -5,7 +5,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from lrpe.data.arena.lines import found, lines
 from lrpe.data.arena.listops_generator import Grammar, generate
 from lrpe.data.arena.listops_grammar import PADDING, SYMBOLS, decode, encode, evaluate
 from lrpe.data.arena.sequences import Row, Sequences, facts, stored
@@ -13,6 +12,7 @@ from lrpe.data.cache import hash_files
 from lrpe.data.dataset import Dataset, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.progress import progress
+from lrpe.data.reading import found, lines
 from lrpe.errors import LrpeError, require
 
 VERSION = 1  # of what is written to the cache

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 from lrpe.data.arena.byte_text import byte_facts, require_length, show_with
-from lrpe.data.arena.lines import found, lines
 from lrpe.data.arena.sequences import Pairs, Row, stored
 from lrpe.data.cache import hash_files
 from lrpe.data.dataset import Dataset
 from lrpe.data.entry import Entry
 from lrpe.data.progress import progress
+from lrpe.data.reading import found, lines
 from lrpe.errors import require
 
 VERSION = 1  # of what is written to the cache

@@ -7,11 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from lrpe.data.arena.byte_text import byte_facts, require_length, show_with
-from lrpe.data.arena.lines import found, lines
 from lrpe.data.arena.sequences import Row, Sequences, held
 from lrpe.data.dataset import Dataset
 from lrpe.data.entry import Entry
 from lrpe.data.progress import progress
+from lrpe.data.reading import found, lines
 from lrpe.errors import LrpeError, require
 
 LABELS = ("neg", "pos")

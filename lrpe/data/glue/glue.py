@@ -1,6 +1,5 @@
 """GLUE from its own tsv files."""
 
-import gzip
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from lrpe.data.cache import hash_files
 from lrpe.data.dataset import Dataset, Rows, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.glue.tasks import TASKS, GlueTask
+from lrpe.data.reading import read_lines
 from lrpe.errors import LrpeError, require
 
 BROKEN = 0.01  # the share of lines that may be broken; QQP has a few
@@ -47,8 +47,7 @@ def load_glue(path: Path, task: str, splits: tuple[str, ...] | None = None) -> D
 
 def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
     """The samples of a file, and how many of its lines were broken."""
-    require(file.is_file(), f"A split is a file; {str(file)!r} is none.")
-    lines = list(read_lines(file))
+    lines = list(read_cells(file))
     header = None if isinstance(about.first, int) else (lines.pop(0)[1] if lines else [])
     columns = find_columns(file, about, header)
     rows, broken = [], []
@@ -66,19 +65,12 @@ def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
     return rows, len(broken)
 
 
-def read_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
+def read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
     """The number and the cells of every line that is not empty. A quote is a character like any other in GLUE."""
-    number = 0
-    with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
-        try:
-            for number, line in enumerate(stream, 1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if text.strip():
-                    yield number, text.split("\t")
-        except UnicodeDecodeError as error:
-            raise LrpeError(f"{file} is UTF-8; line {number} is not: {error}.") from None
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise LrpeError(f"{file} is damaged: {error}.") from None
+    for number, line in enumerate(read_lines(file), 1):
+        if line.strip():
+            text = line.removeprefix("\ufeff") if number == 1 else line
+            yield number, text.rstrip("\r\n").split("\t")
 
 
 def find_columns(file: Path, about: GlueTask, header: list[str] | None) -> tuple[int, int | None, int]:

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from lrpe.data.cache import digest, hash_files
-from lrpe.data.text.reading import SUFFIXES, is_text, kind, read_documents
+from lrpe.data.text.documents import SUFFIXES, is_text, kind, read_documents
 from lrpe.data.text.source import Document, Source, share
 from lrpe.errors import require
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from lrpe.data.embedded import fingerprint, standard_library
 from lrpe.data.entry import Entry
+from lrpe.data.text.documents import SUFFIXES
 from lrpe.data.text.folder import folder_source
 from lrpe.data.text.hub import load as load_hub
-from lrpe.data.text.reading import SUFFIXES
 from lrpe.data.text.source import Document, Source, joined
 from lrpe.data.text.text_dataset import TextDataset, text_dataset
 from lrpe.errors import require

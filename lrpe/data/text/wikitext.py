@@ -9,9 +9,9 @@ from typing import Any
 
 from lrpe.data.cache import hash_files
 from lrpe.data.entry import Entry
+from lrpe.data.reading import read_lines
 from lrpe.data.text.folder import find_files, split_by_name
 from lrpe.data.text.hub import hub_source
-from lrpe.data.text.reading import read_lines
 from lrpe.data.text.source import Document, Source
 from lrpe.data.text.text_dataset import TextDataset, text_dataset
 from lrpe.errors import require

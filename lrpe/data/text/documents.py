@@ -1,13 +1,10 @@
-"""Texts out of files: plain, gzipped or JSON lines; what is broken is named with its file and line."""
+"""Documents out of files of text: each file is one, or each of its JSON lines."""
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
 
+from lrpe.data.reading import read_lines
 from lrpe.errors import LrpeError, require
 
 SUFFIXES = (".txt", ".tokens", ".raw", ".jsonl")  # and each of them with .gz
@@ -50,27 +47,3 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def read_lines(file: Path) -> Iterator[str]:
-    """The lines of a file with their ends, which are newlines alone."""
-    with open_bytes(file) as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise LrpeError(
-                    f"Text is UTF-8; line {number} of {str(file)!r} is not, at its byte {error.start + 1} "
-                    f"(0x{line[error.start]:02x}). `iconv -f latin1 -t utf-8` may help."
-                ) from error
-
-
-@contextmanager
-def open_bytes(file: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unzipped if its name ends in .gz."""
-    require(not file.is_dir(), f"A text is read from a file; {str(file)!r} is a folder.")
-    try:
-        with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
-            yield cast(BinaryIO, stream)
-    except (OSError, EOFError, zlib.error) as error:
-        raise LrpeError(f"{str(file)!r} cannot be read to its end: {error}. Get it anew.") from error
