@@ -7,12 +7,12 @@ from transformers.modeling_outputs import ImageClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from lrpe.errors import require
+from lrpe.models.classification import LrpeClassificationModel
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.pooling import Classifier, pool
-from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+from lrpe.models.pooling import pool
 
 
-class LrpeForImageClassification(LrpePreTrainedModel):
+class LrpeForImageClassification(LrpeClassificationModel):
     """A trunk over patches, their mean or a class token ("first" pooling), and a classifier. Any image size will do."""
 
     main_input_name = "pixel_values"
@@ -20,11 +20,7 @@ class LrpeForImageClassification(LrpePreTrainedModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        config = self.config
-        require(config.image_size is not None, "A model of images needs their usual image_size, such as 224.")
-        self.model = LrpeModel(config)
-        self.classifier = Classifier(config, config.hidden_size)
-        self.post_init()
+        require(self.config.image_size is not None, "A model of images needs their usual image_size, such as 224.")
 
     @can_return_tuple
     def forward(

@@ -8,21 +8,19 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from lrpe.errors import LrpeError
+from lrpe.models.classification import LrpeClassificationModel
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.pooling import Classifier, pool
-from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+from lrpe.models.pooling import pool
 
 
-class LrpeForPairClassification(LrpePreTrainedModel):
+class LrpeForPairClassification(LrpeClassificationModel):
     """One trunk reads both documents, and the classifier sees [a, b, a·b, a - b] of their pooled vectors."""
+
+    vectors = 4
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        config = self.config
-        self.model = LrpeModel(config)
-        self.classifier = Classifier(config, 4 * config.hidden_size)
         self.loss_type = "ForSequenceClassification"
-        self.post_init()
 
     @can_return_tuple
     def forward(

@@ -6,20 +6,12 @@ from torch import Tensor
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from lrpe.models.configuration import LrpeConfig
-from lrpe.models.pooling import Classifier, pool
-from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+from lrpe.models.classification import LrpeClassificationModel
+from lrpe.models.pooling import pool
 
 
-class LrpeForSequenceClassification(LrpePreTrainedModel):
+class LrpeForSequenceClassification(LrpeClassificationModel):
     """A trunk, pooling, and a classifier; a regression if there is one label."""
-
-    def __init__(self, config: LrpeConfig):
-        super().__init__(config)
-        config = self.config
-        self.model = LrpeModel(config)
-        self.classifier = Classifier(config, config.hidden_size)
-        self.post_init()
 
     @can_return_tuple
     def forward(

@@ -6,20 +6,11 @@ from torch import Tensor
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from lrpe.models.configuration import LrpeConfig
-from lrpe.models.pooling import Classifier
-from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+from lrpe.models.classification import LrpeClassificationModel
 
 
-class LrpeForTokenClassification(LrpePreTrainedModel):
+class LrpeForTokenClassification(LrpeClassificationModel):
     """A trunk and a classifier of every token."""
-
-    def __init__(self, config: LrpeConfig):
-        super().__init__(config)
-        config = self.config
-        self.model = LrpeModel(config)
-        self.classifier = Classifier(config, config.hidden_size)
-        self.post_init()
 
     @can_return_tuple
     def forward(
