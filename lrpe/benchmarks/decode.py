@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.benchmarks.lines import Line, judge, line_table
+from lrpe.benchmarks.lines import Line, judge, line_from, line_of, line_table
 from lrpe.benchmarks.process import describe_settings, settings
 from lrpe.benchmarks.timing import Task, busy, clock, interleave, summarise
 from lrpe.errors import require
@@ -104,18 +104,10 @@ def measure_sides(sides: dict[str, Any], vocabulary: int, sizes: Sizes, rounds: 
 
     task = Task("prompt", lambda: read("linear"))
     timing = interleave([task], lambda: read("softmax"), rounds, calls=1)
-    prompt = timing.figures["prompt"]
-    yield Line(
-        f"prompt of {sizes.prompt} tokens ÷ softmax", at, PROMPT_GOAL, judge(prompt.ratio, PROMPT_GOAL),
-        prompt.ratio, prompt.low, prompt.high, prompt.seconds, timing.processor_share,
-    )  # fmt: skip
+    yield line_of(timing, task.name, f"prompt of {sizes.prompt} tokens ÷ softmax", at, PROMPT_GOAL)
     before = caches["linear"].nbytes
     pairs = [write_beside(sides, caches, sizes.tokens // BLOCKS) for _ in range(BLOCKS + 1)][1:]  # the first warms up
-    step = summarise(pairs)
-    yield Line(
-        f"each of {sizes.tokens} tokens after it ÷ softmax", at, TOKEN_GOAL, judge(step.ratio, TOKEN_GOAL),
-        step.ratio, step.low, step.high, step.seconds,
-    )  # fmt: skip
+    yield line_from(summarise(pairs), f"each of {sizes.tokens} tokens after it ÷ softmax", at, TOKEN_GOAL)
     grown = caches["linear"].nbytes / before
     yield Line("cache after the tokens ÷ before them", at, CACHE_GOAL, judge(grown, CACHE_GOAL), grown)
     share = caches["linear"].nbytes / caches["softmax"].nbytes

@@ -1,7 +1,7 @@
 """What encoding a tensor costs, in copies of that tensor."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lrpe.benchmarks.agreement import Agreement, check_agreement
 from lrpe.benchmarks.columns import in_columns
+from lrpe.benchmarks.lines import Line, line_from, line_table
 from lrpe.benchmarks.peers import Peer, rotary_peers
 from lrpe.benchmarks.process import describe_settings, settings
 from lrpe.benchmarks.timing import Figure, Task, busy, interleave
@@ -26,7 +27,7 @@ Apply = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """A shape, and how many copies Type 2's rotation may cost there: forward, and forward + backward."""
+    """A shape, and how many copies the rotation may cost there: forward, and forward + backward."""
 
     shape: Shape
     forward: float
@@ -35,6 +36,7 @@ class Case:
 
 CASES = [Case((8, 8, 512, 64), 2.2, 2.2), Case((1, 8, 8192, 64), 1.4, 1.5)]
 QUICK = [Case((2, 2, 32, 16), 2.2, 2.2), Case((1, 2, 128, 16), 1.4, 1.5)]
+JUDGED = "Λ, Type 2"  # the rotation: the row that has goals
 
 
 @dataclass(frozen=True)
@@ -56,19 +58,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Goal:
-    row: str
-    measure: str
-    goal: float
-    figure: float
-    verdict: str  # pass, or short
-
-
-@dataclass(frozen=True)
 class ShapeResult:
     shape: Shape
     rows: list[Row]
-    goals: list[Goal]
     agreements: list[Agreement]
     processor_share: float
 
@@ -80,20 +72,24 @@ class EncodingResult:
     settings: dict[str, Any]
     stamp: dict[str, Any]
     shapes: list[ShapeResult]
+    lines: list[Line]
 
     def to_dict(self) -> dict[str, Any]:
         return {"benchmark": "encoding", **asdict(self)}
 
     def __str__(self) -> str:
-        return "\n\n".join([heading(self), *map(shape_table, self.shapes), goal_table(self.shapes)])
+        goals = line_table(self.lines, judged=not self.quick)
+        return "\n\n".join([heading(self), *map(shape_table, self.shapes), goals])
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
     """Time everything at every shape. ``quick`` takes tiny shapes, to see that all of it runs."""
     rounds = rounds or (2 if quick else 20)
     marks = stamp("transformers", "rotary-embedding-torch")
-    shapes = [measure_case(case, rounds) for case in (QUICK if quick else CASES)]
-    return EncodingResult(quick, rounds, settings(), marks, shapes)
+    cases = QUICK if quick else CASES
+    shapes = [measure_case(case, rounds) for case in cases]
+    lines = [line for case, result in zip(cases, shapes, strict=True) for line in judged(case, result)]
+    return EncodingResult(quick, rounds, settings(), marks, shapes, lines)
 
 
 def measure_case(case: Case, rounds: int) -> ShapeResult:
@@ -109,7 +105,18 @@ def measure_case(case: Case, rounds: int) -> ShapeResult:
     figures = timing.figures
     names = [contender.name for contender in contenders] + [task.name for task in table_tasks(n, dim)]
     rows = [Row(name, figures.get(name), figures.get(f"{name} + backward")) for name in names]
-    return ShapeResult(case.shape, rows, judge(case, rows), agreements, timing.processor_share)
+    return ShapeResult(case.shape, rows, agreements, timing.processor_share)
+
+
+def judged(case: Case, result: ShapeResult) -> list[Line]:
+    (row,) = [row for row in result.rows if row.name == JUDGED]
+    assert row.forward is not None
+    assert row.both is not None
+    at, share = "×".join(map(str, case.shape)), result.processor_share
+    return [
+        line_from(row.forward, f"{row.name}, forward ÷ a copy", at, case.forward, share),
+        line_from(row.both, f"{row.name}, forward + backward ÷ two copies", at, case.both, share),
+    ]
 
 
 def own_contenders(n: int, dim: int) -> list[Contender]:
@@ -187,17 +194,6 @@ def scores_of(apply: Apply) -> Apply:
     return scores
 
 
-def judge(case: Case, rows: Sequence[Row]) -> list[Goal]:
-    (row,) = [row for row in rows if row.name == "Λ, Type 2"]
-    assert row.forward is not None
-    assert row.both is not None
-    measures = [("forward", case.forward, row.forward), ("forward + backward", case.both, row.both)]
-    return [
-        Goal(row.name, measure, goal, figure.ratio, "pass" if figure.ratio <= goal else "short")
-        for measure, goal, figure in measures
-    ]
-
-
 def heading(result: EncodingResult) -> str:
     lines = [
         "Encoding a float32 tensor: forward in copies of it, forward + backward in units of two copies.",
@@ -223,12 +219,3 @@ def show(row: Row, figure: Figure | None) -> str:
     if row.forward is None:
         return "missing"
     return "–" if figure is None else str(figure)
-
-
-def goal_table(shapes: Sequence[ShapeResult]) -> str:
-    rows = [
-        [f"{goal.row}, {goal.measure}, {result.shape}", f"≤ {goal.goal}", f"{goal.figure:.2f}", goal.verdict]
-        for result in shapes
-        for goal in result.goals
-    ]
-    return in_columns(["goal", "copies", "figure", ""], rows)

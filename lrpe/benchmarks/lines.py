@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lrpe.benchmarks.columns import in_columns
-from lrpe.benchmarks.timing import Task, Timing, clock, interleave
+from lrpe.benchmarks.timing import Figure, Task, Timing, clock, interleave
 
 Run = Callable[[], object]
 
@@ -54,9 +54,12 @@ def compare(row: str, at: str, goal: float | None, ours: Run, theirs: Run, round
 
 def line_of(timing: Timing, task: str, row: str, at: str, goal: float | None) -> Line:
     """The line of one of the tasks that were timed."""
-    figure = timing.figures[task]
+    return line_from(timing.figures[task], row, at, goal, timing.processor_share)
+
+
+def line_from(figure: Figure, row: str, at: str, goal: float | None, share: float = 1.0) -> Line:
     verdict = judge(figure.ratio, goal)
-    return Line(row, at, goal, verdict, figure.ratio, figure.low, figure.high, figure.seconds, timing.processor_share)
+    return Line(row, at, goal, verdict, figure.ratio, figure.low, figure.high, figure.seconds, share)
 
 
 def calls_within(seconds: float, run: Run) -> int:
