@@ -33,7 +33,7 @@ def save_plot(path: Path, result: dict[str, Any]) -> None:
     chart.save(str(path), **options)
 
 
-def attention_chart(result: dict[str, Any]):
+def goal_chart(result: dict[str, Any]):
     """A mark a goal, at figure ÷ goal: what is left of 1 passes."""
     import altair as alt
 
@@ -108,7 +108,8 @@ def subtitle(result: dict[str, Any]) -> list[str]:
 
 
 CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "attention": attention_chart,
-    "decode": attention_chart,
+    "attention": goal_chart,
+    "decode": goal_chart,
+    "encoding": goal_chart,
     "length": length_chart,
 }

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lrpe.benchmarks.plot import prepare_plot, save_plot
 from lrpe.benchmarks.process import measure_apart
@@ -12,130 +12,100 @@ from lrpe.errors import require
 
 
 @dataclass(frozen=True)
-class BenchEncoding:
+class Bench:
+    """What every benchmark is told, and what it does: measure, print, draw and save.
+
+    Attributes:
+        threads: threads to compute with, each on a processor of its own.
+        rounds: rounds in which everything is timed once.
+        quick: tiny sizes, to see that everything runs.
+        json: print JSON instead of tables.
+        plot: draw the result to a .png, .svg or .html file.
+        save: write PATH.json and PATH.txt as well.
+    """
+
+    benchmark: ClassVar[str]
+    threads: int = 1
+    rounds: int | None = None
+    quick: bool = False
+    json: bool = False
+    plot: Path | None = None
+    save: Path | None = None
+
+    def run(self) -> int:
+        """Measure and show. What can go wrong with the files is found before the measurement."""
+        require(self.rounds is None or self.rounds >= 1, f"There is one round or more; got rounds={self.rounds}.")
+        if self.plot is not None:
+            prepare_plot(self.plot)
+        for path in filter(None, (self.save, self.plot)):
+            prepare(path)
+        result, text = measure_apart(self.benchmark, self.threads, **self.options())
+        print(json.dumps(result, indent=2, ensure_ascii=False) if self.json else text)
+        if self.save is not None:
+            save(self.save, result, text)
+        if self.plot is not None:
+            save_plot(self.plot, result)
+        return 0
+
+    def options(self) -> dict[str, Any]:
+        return {"quick": self.quick, "rounds": self.rounds}
+
+
+@dataclass(frozen=True)
+class BenchEncoding(Bench):
     """Time the encodings and their peers, in copies of the tensor.
 
     A goal that is missed prints as "short" and is not an error: this is a measurement.
 
     Attributes:
-        threads: threads to compute with, each on a processor of its own.
         rounds: rounds in which everything is timed once; 20 if not given, and 2 with --quick.
-        quick: tiny shapes, to see that everything runs.
-        json: print JSON instead of tables.
-        save: write PATH.json and PATH.txt as well.
     """
 
-    threads: int = 1
-    rounds: int | None = None
-    quick: bool = False
-    json: bool = False
-    save: Path | None = None
-
-    def run(self) -> int:
-        options = {"quick": self.quick, "rounds": self.rounds}
-        return measure_and_show("encoding", self.threads, options, self.json, self.save)
+    benchmark = "encoding"
 
 
 @dataclass(frozen=True)
-class BenchAttention:
+class BenchAttention(Bench):
     """Time attention beside its peers: the sums, their memory, the block of each encoding, and a decoding step.
 
     Every row has a goal, a figure, and "pass" or "short"; a peer that is not installed is "missing".
 
     Attributes:
-        threads: threads to compute with, each on a processor of its own.
         rounds: rounds in which everything is timed once; 15 if not given, and 2 with --quick.
-        quick: tiny shapes, to see that everything runs.
-        json: print JSON instead of the table.
-        plot: draw the table to a .png, .svg or .html file.
-        save: write PATH.json and PATH.txt as well.
     """
 
-    threads: int = 1
-    rounds: int | None = None
-    quick: bool = False
-    json: bool = False
-    plot: Path | None = None
-    save: Path | None = None
-
-    def run(self) -> int:
-        options = {"quick": self.quick, "rounds": self.rounds}
-        return measure_and_show("attention", self.threads, options, self.json, self.save, self.plot)
+    benchmark = "attention"
 
 
 @dataclass(frozen=True)
-class BenchDecode:
+class BenchDecode(Bench):
     """Time a whole language model that reads a long prompt and writes on, beside softmax with a static cache.
 
     Every row has a goal, a figure, and "pass" or "short".
 
     Attributes:
-        threads: threads to compute with, each on a processor of its own.
         rounds: how often the prompt is read; 3 if not given, and 1 with --quick.
-        quick: a tiny model, to see that everything runs.
-        json: print JSON instead of the table.
-        plot: draw the table to a .png, .svg or .html file.
-        save: write PATH.json and PATH.txt as well.
     """
 
-    threads: int = 1
-    rounds: int | None = None
-    quick: bool = False
-    json: bool = False
-    plot: Path | None = None
-    save: Path | None = None
-
-    def run(self) -> int:
-        options = {"quick": self.quick, "rounds": self.rounds}
-        return measure_and_show("decode", self.threads, options, self.json, self.save, self.plot)
+    benchmark = "decode"
 
 
 @dataclass(frozen=True)
-class BenchLength:
+class BenchLength(Bench):
     """Time and memory of a forward pass as the text grows, beside softmax attention and the matrix.
 
     A doubling of the length has a goal for time and for memory, and "pass" or "short".
 
     Attributes:
-        threads: threads to compute with, each on a processor of its own.
         rounds: rounds in which everything is timed once; 5 if not given, and 2 with --quick.
         longest: up to 2^LONGEST tokens; 20 is a million, and takes 14 GiB and a quarter of an hour.
-        quick: a few hundred tokens, to see that everything runs.
-        json: print JSON instead of tables.
-        plot: draw the lengths to a .png, .svg or .html file.
-        save: write PATH.json and PATH.txt as well.
     """
 
-    threads: int = 1
-    rounds: int | None = None
+    benchmark = "length"
     longest: int = 17
-    quick: bool = False
-    json: bool = False
-    plot: Path | None = None
-    save: Path | None = None
 
-    def run(self) -> int:
+    def options(self) -> dict[str, Any]:
         require(
             15 <= self.longest <= 24, f"The longest text has 2^15 to 2^24 tokens; got 2^{self.longest}: --longest 17."
         )
-        options = {"quick": self.quick, "rounds": self.rounds, "longest": self.longest}
-        return measure_and_show("length", self.threads, options, self.json, self.save, self.plot)
-
-
-def measure_and_show(
-    benchmark: str, threads: int, options: dict[str, Any], as_json: bool, to: Path | None, plot: Path | None = None
-) -> int:
-    """Measure, print, draw and save. What can go wrong with the files is found before the measurement."""
-    rounds = options["rounds"]
-    require(rounds is None or rounds >= 1, f"There is one round or more; got rounds={rounds}.")
-    if plot is not None:
-        prepare_plot(plot)
-    for path in filter(None, (to, plot)):
-        prepare(path)
-    result, text = measure_apart(benchmark, threads, **options)
-    print(json.dumps(result, indent=2, ensure_ascii=False) if as_json else text)
-    if to is not None:
-        save(to, result, text)
-    if plot is not None:
-        save_plot(plot, result)
-    return 0
+        return super().options() | {"longest": self.longest}

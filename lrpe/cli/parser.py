@@ -98,7 +98,8 @@ def described(verb: type) -> str:
 def add_options(parser: Parser, verb: type) -> None:
     """An option for each field: a flag for a bool, and words without dashes for a field with ``words`` metadata."""
     hints = get_type_hints(verb)
-    help_of = {p.arg_name: p.description for p in docstring_parser.parse(verb.__doc__ or "").params}
+    docs = [docstring_parser.parse(kind.__doc__ or "") for kind in reversed(verb.__mro__)]  # the nearest word holds
+    help_of = {param.arg_name: param.description for doc in docs for param in doc.params}
     for field in dataclasses.fields(verb):
         flag, help_text = f"--{field.name.replace('_', '-')}", help_of.get(field.name)
         if "words" in field.metadata:

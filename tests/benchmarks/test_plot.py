@@ -24,7 +24,9 @@ POINTS.append({"side": "us", "length": 32, "seconds": 2.0, "bytes": None})
 LENGTH = {"benchmark": "length", "points": POINTS, "exponents": {"us": 1.0, "them": 2.0}, **ABOUT}
 
 
-@pytest.mark.parametrize("result", [ATTENTION, LENGTH], ids=["attention", "length"])
+@pytest.mark.parametrize(
+    "result", [ATTENTION, ATTENTION | {"benchmark": "encoding"}, LENGTH], ids=["attention", "encoding", "length"]
+)
 def test_each_kind_of_file_is_what_its_name_says(tmp_path, result):
     files = [tmp_path / f"plot{suffix}" for suffix in (".png", ".svg", ".html")]
     for file in files:

@@ -1,11 +1,13 @@
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from lrpe.cli import main
+from lrpe.cli.parser import VERBS, Group, Parser, add_options
 from lrpe.cli.verify import Verify
 
 
@@ -20,6 +22,19 @@ def test_help_lists_the_verbs_with_a_line_each(capsys):
     assert "verify" in out
     assert "bench" in out
     assert "Definition 3.1" in out
+
+
+def test_every_option_of_every_verb_says_what_it_is():
+    silent = [f"{verb.__name__}: {option}" for verb in find_verbs(VERBS) for option in options_without_help(verb)]
+    assert not silent
+
+
+def test_what_a_verb_inherits_is_explained_and_its_own_word_holds(capsys):
+    assert ended(["bench", "length", "--help"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "threads to compute with" in out
+    assert "5 if not given" in out
+    assert "up to 2^LONGEST tokens" in out
 
 
 def test_without_a_verb_the_help_is_shown(capsys):
@@ -77,6 +92,17 @@ def test_a_closed_pipe_is_quiet():
     assert process.stderr.read() == ""
     assert process.wait() == 141
     process.stderr.close()
+
+
+def find_verbs(verbs: Mapping[str, type | Group]) -> Iterator[type]:
+    for verb in verbs.values():
+        yield from find_verbs(verb.verbs) if isinstance(verb, Group) else [verb]
+
+
+def options_without_help(verb: type) -> list[str]:
+    parser = Parser()
+    add_options(parser, verb)
+    return [action.dest for action in parser._actions if not action.help]
 
 
 def ended(argv: list[str]) -> int:
