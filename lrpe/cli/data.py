@@ -25,7 +25,7 @@ class DataList:
         if self.json:
             print(json.dumps([described(entry) for entry in CATALOG.values()], indent=2, ensure_ascii=False))
             return 0
-        rows = [[e.name, e.kind, "here" if e.embedded else "--path", e.summary] for e in CATALOG.values()]
+        rows = [[e.name, e.kind, " or ".join(e.ways), e.summary] for e in CATALOG.values()]
         print(in_columns(["name", "kind", "from", "what it is"], rows, left=4))
         return 0
 
@@ -34,7 +34,7 @@ class DataList:
 class DataShow:
     """Show a dataset: where to get it, its licence, its splits, a few samples, the hash of its sources.
 
-    Without a path it tells of a dataset that is not on every machine what there is to tell.
+    Of one that is not on every machine it tells what there is to tell, until it is given a path or told to ask the hub.
 
     Attributes:
         name: of the dataset; see lrpe data list.

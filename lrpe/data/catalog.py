@@ -29,6 +29,8 @@ def load(name: str, path: Path | None = None, hub: bool = False, **options: Any)
             known = [other.name for other in CATALOG.values() if other.hub is not None]
             raise LrpeError(f"{name} is not read from the hub; these are: {', '.join(known) or 'none'}.")
         return call(entry.hub, name, **options)
+    if entry.load is None:
+        raise LrpeError(f"{name} is of the hub alone, which is asked only if you say so: hub=True, or --hub.")
     require(
         entry.embedded or path is not None,
         f"{name} is not on every machine: get it from {entry.source}, and name its path. Layout: {entry.layout}",

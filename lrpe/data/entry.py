@@ -20,10 +20,17 @@ class Entry:
     summary: str
     licence: str
     source: str  # where to get it
-    layout: str | None  # what lies under its path; None if it is embedded or generated
-    load: Callable[..., Dataset]
+    layout: str | None  # what lies under its path; None if it is embedded or generated, or of the hub alone
+    load: Callable[..., Dataset] | None  # None if it is of the hub alone
     hub: Callable[..., Dataset] | None = None  # takes the options alone, and downloads data, never code
 
     @property
     def embedded(self) -> bool:
-        return self.layout is None
+        """Whether every machine has it."""
+        return self.layout is None and self.load is not None
+
+    @property
+    def ways(self) -> list[str]:
+        """How it is come by: it is here, a path is named, the hub is asked."""
+        ways = {"here": self.embedded, "--path": self.layout is not None, "--hub": self.hub is not None}
+        return [way for way, there in ways.items() if there]

@@ -13,7 +13,8 @@ def described(entry: Entry) -> dict[str, Any]:
         "summary": entry.summary,
         "licence": entry.licence,
         "source": entry.source,
-        "layout": entry.layout or "none: it is made here",
+        "layout": entry.layout or f"none: it is {'made here' if entry.embedded else 'of the hub alone'}",
+        "from": entry.ways,
     }
 
 
@@ -34,7 +35,8 @@ def as_text(found: dict[str, Any]) -> str:
     for name, split in found.get("splits", {}).items():
         lines += ["", f"{name}: {split['samples']:,} samples", *(f"  {shortened(text)}" for text in split["first"])]
     if "splits" not in found:
-        lines += ["", f"It is not loaded: name its path, lrpe data show {found['name']} --path DIR."]
+        ways = " or ".join(way.replace("--path", "--path DIR") for way in found["from"])
+        lines += ["", f"It is not loaded. Say from where: lrpe data show {found['name']} {ways}."]
     return "\n".join(lines)
 
 

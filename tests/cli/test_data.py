@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 
@@ -9,23 +10,26 @@ from lrpe.data.entry import Entry
 
 
 @pytest.fixture(autouse=True)
-def two_datasets(monkeypatch):
+def three_datasets(monkeypatch):
     def make(path=None, lines: int = 3):
         rows = Rows([{"text": f"line {i} of {path}"} for i in range(lines)])
         return Dataset("made", {"train": rows}, {"labels": 2}, show=lambda sample: sample["text"].upper())
 
-    said = {"kind": "sentences", "licence": "MIT", "source": "a place", "load": make}
-    entries = [Entry("here", summary="of this machine", layout=None, **said)]
-    entries += [Entry("away", summary="of another", layout="rows.tsv", **said)]
+    entry = partial(Entry, kind="sentences", licence="MIT", source="a place")
+    entries = [
+        entry("here", summary="of this machine", layout=None, load=make),
+        entry("away", summary="of another", layout="rows.tsv", load=make),
+        entry("afar", summary="of the hub", layout=None, load=None, hub=make),
+    ]
     monkeypatch.setattr(catalog, "CATALOG", {entry.name: entry for entry in entries})
 
 
 def test_every_dataset_is_listed_with_where_it_comes_from(capsys):
     assert main(["data", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:3] for line in lines[2:]] == [["here", "sentences", "here"], ["away", "sentences", "--path"]]
+    assert [line.split()[::2][:2] for line in lines[2:]] == [["here", "here"], ["away", "--path"], ["afar", "--hub"]]
     assert main(["data", "list", "--json"]) == 0
-    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == ["here", "away"]
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == ["here", "away", "afar"]
 
 
 def test_a_dataset_is_shown_with_its_samples(capsys, tmp_path):
@@ -47,6 +51,17 @@ def test_a_dataset_without_its_files_tells_where_to_get_them(capsys, tmp_path):
     assert "does not exist" in capsys.readouterr().err
     assert main(["data", "prepare", "here", "--path", str(tmp_path)]) == 2
     assert "reads no files" in capsys.readouterr().err
+
+
+def test_a_dataset_of_the_hub_is_loaded_only_if_the_hub_is_named(capsys):
+    assert main(["data", "show", "afar"]) == 0
+    shown = capsys.readouterr().out
+    assert "lrpe data show afar --hub" in shown
+    assert "train" not in shown
+    assert main(["data", "prepare", "afar"]) == 2
+    assert "of the hub alone" in capsys.readouterr().err
+    assert main(["data", "prepare", "afar", "--hub"]) == 0
+    assert "train 3 samples" in capsys.readouterr().out
 
 
 def test_what_is_prepared_is_counted(capsys):

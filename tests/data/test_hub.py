@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from lrpe import LrpeError
-from lrpe.data.catalog import load
+from lrpe.data.catalog import find, load
 from lrpe.data.text.hub import hub_source, parse_repository
 
 
@@ -53,8 +53,16 @@ def test_a_training_split_alone_is_held_out_by_number_and_limited(hub):
     assert splits == ["train", "train", "validation", "test", "train", "train", "validation"]
 
 
+def test_the_hub_is_asked_only_if_one_says_so(hub):
+    assert find("hub-text").ways == ["--hub"]
+    assert find("wikitext2").ways == ["--path", "--hub"]
+    with pytest.raises(LrpeError, match="of the hub alone"):
+        load("hub-text", repository="owner/whole")
+    assert not hub
+
+
 def test_several_repositories_come_one_after_the_other(hub):
-    found = load("hub-text", repository=["owner/split", "owner/whole"], every=4, tokenizer="bytes")
+    found = load("hub-text", hub=True, repository=["owner/split", "owner/whole"], every=4, tokenizer="bytes")
     assert {name: split["documents"] for name, split in found.facts["splits"].items()} == {
         "train": 2 + 4,
         "validation": 1 + 2,
@@ -93,7 +101,7 @@ def test_a_network_that_fails_on_the_way_is_not_taken_for_the_cache(monkeypatch)
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     with pytest.raises(LrpeError, match=r"owner/x could not be read: ConnectionError: reset"):
-        load("hub-text", repository="owner/x", tokenizer="bytes")
+        load("hub-text", hub=True, repository="owner/x", tokenizer="bytes")
 
 
 def test_without_the_library_the_way_out_is_named(monkeypatch):

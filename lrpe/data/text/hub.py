@@ -6,10 +6,9 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lrpe.data.entry import Entry
 from lrpe.data.text.folder import SPLIT_NAMES
 from lrpe.data.text.source import Document, Source, joined, share
-from lrpe.data.text.text_dataset import TextDataset, text_dataset
+from lrpe.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.errors import LrpeError, require
 
 
@@ -121,13 +120,13 @@ def load(
 
 
 ENTRIES = (
-    Entry(
+    text_entry(
         name="hub-text",
-        kind="text",
         summary="Any dataset of the hub with a column of text: repository='owner/name:configuration@revision'.",
         licence="its own; see its page",
         source="https://huggingface.co/datasets",
         layout=None,
-        load=load,
+        load=None,
+        hub=load,
     ),
 )

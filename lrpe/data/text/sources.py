@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.data.embedded import fingerprint, standard_library
-from lrpe.data.entry import Entry
 from lrpe.data.text.documents import SUFFIXES
 from lrpe.data.text.folder import folder_source
 from lrpe.data.text.hub import load as load_hub
 from lrpe.data.text.source import Document, Source, joined
-from lrpe.data.text.text_dataset import TextDataset, text_dataset
+from lrpe.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.errors import require
 
 FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
@@ -45,18 +44,16 @@ def load_library(tokenizer: Any = "bytes", **options: Any) -> TextDataset:
 
 
 ENTRIES = (
-    Entry(
+    text_entry(
         name="text",
-        kind="text",
         summary="Any file or folder of text; split by its names (train, valid, test) or by a hash of its paths.",
         licence="its own",
         source="anywhere",
         layout=FILES,
         load=partial(load_folder, "text"),
     ),
-    Entry(
+    text_entry(
         name="books",
-        kind="text",
         summary="A folder of books; whole books are held out.",
         licence="of each book; Project Gutenberg's are in the public domain",
         source="https://www.gutenberg.org; on the hub PG-19, 28,752 of its books from before 1919",
@@ -64,9 +61,8 @@ ENTRIES = (
         load=partial(load_folder, "books"),
         hub=partial(load_hub, PG19, name="books"),
     ),
-    Entry(
+    text_entry(
         name="wikibook",
-        kind="text",
         summary="Wikipedia and books, for masked language models: RoBERTa's 50,265 entries.",
         licence="Wikipedia: CC BY-SA 4.0; books: of each",
         source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or both of the hub",
@@ -74,9 +70,8 @@ ENTRIES = (
         load=load_wikibook,
         hub=partial(load_hub, (WIKIPEDIA, PG19), name="wikibook", tokenizer="bpe:50265"),
     ),
-    Entry(
+    text_entry(
         name="stdlib",
-        kind="text",
         summary="The sources of the running Python's standard library: on every machine.",
         licence="PSF-2.0",
         source="this machine",

@@ -7,6 +7,7 @@ from functools import partial
 
 from lrpe.data.cache import digest, prepared
 from lrpe.data.dataset import Dataset, Sample
+from lrpe.data.entry import Entry
 from lrpe.data.text.choose_tokenizer import choose_tokenizer
 from lrpe.data.text.source import Source
 from lrpe.data.text.stream import read_streams
@@ -16,6 +17,8 @@ from lrpe.data.text.windows import Windows
 from lrpe.errors import require, unknown_name
 
 VERSION = 1  # of what is written
+
+text_entry = partial(Entry, kind="text")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from lrpe.data.reading import read_lines
 from lrpe.data.text.folder import find_files, split_by_name
 from lrpe.data.text.hub import hub_source
 from lrpe.data.text.source import Document, Source
-from lrpe.data.text.text_dataset import TextDataset, text_dataset
+from lrpe.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.errors import require
 
 LAYOUT = "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens (or .txt, .raw; each may be gzipped)"
@@ -81,9 +81,8 @@ def load_from_hub(name: str, repository: str, tokenizer: Any = "words", **option
 
 
 def entry(name: str, size: str, repository: str) -> Entry:
-    return Entry(
+    return text_entry(
         name=name,
-        kind="text",
         summary=f"Wikipedia's good and featured articles, {size}; perplexity per word.",
         licence="CC BY-SA 3.0",
         source="https://huggingface.co/datasets/Salesforce/wikitext",
