@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shared
 
 from lrpe.data.cache import hash_files
 from lrpe.errors import LrpeError
+from lrpe.training.processes import barrier, rank, world
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 DONE = "checkpoint.json"  # written last: a folder without it is not a checkpoint
@@ -108,16 +109,3 @@ def quietly() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def rank() -> int:
-    return dist.get_rank() if dist.is_initialized() else 0
-
-
-def world() -> int:
-    return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def barrier() -> None:
-    if dist.is_initialized():
-        dist.barrier()

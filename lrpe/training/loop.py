@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +19,9 @@ from tqdm import tqdm
 from lrpe.errors import LrpeError, require
 from lrpe.tasks.evaluate import evaluate, to_device
 from lrpe.tasks.task import Task
-from lrpe.training.checkpoint import load_checkpoint, rank, save_checkpoint, world
+from lrpe.training.checkpoint import load_checkpoint, save_checkpoint
 from lrpe.training.optimization import Optimization, clip_
+from lrpe.training.processes import rank, world
 from lrpe.training.record import Record
 
 
@@ -29,7 +31,7 @@ class Training:
 
     Attributes:
         optimization: the optimiser and its schedule.
-        accumulate: steps whose gradients are added before an update.
+        micro_batch: samples that a process takes at a time, adding up gradients; its whole share of the batch if 0.
         evaluate_every: updates between evaluations (and after the last); a checkpoint follows each.
         save_every: updates between checkpoints; as often as it is evaluated if 0.
         evaluation_batch: samples of a batch in evaluation; as in training if 0.
@@ -39,10 +41,12 @@ class Training:
         workers: processes that load data.
         compile: whether the model is compiled.
         checkpointing: whether activations are computed again for the gradient instead of kept.
+        parallel: whether each of several processes keeps the whole model (ddp), or a share of it (fsdp).
+        wandb: the project of Weights & Biases that also gets the metrics, if any.
     """
 
     optimization: Optimization = field(default_factory=Optimization)
-    accumulate: int = 1
+    micro_batch: int = 0
     evaluate_every: int = 500
     save_every: int = 0
     evaluation_batch: int = 0
@@ -52,6 +56,8 @@ class Training:
     workers: int = 0
     compile: bool = False
     checkpointing: bool = False
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    wandb: str | None = None
 
 
 class StoppedError(Exception):
@@ -59,27 +65,38 @@ class StoppedError(Exception):
 
 
 def train(
-    task: Task, bare: nn.Module, training: Training, folder: Path, config: dict[str, Any], title: str
+    task: Task,
+    bare: nn.Module,
+    training: Training,
+    folder: Path,
+    config: dict[str, Any],
+    title: str,
+    about: dict[str, Any] | None = None,
 ) -> dict[str, float]:
-    """Train ``bare`` on the task, or go on with the run in the folder; the metrics of its last evaluation."""
-    return Loop(task, bare, training, Record(folder, config, writes=rank() == 0), title).run()
+    """Train ``bare`` on the task, or go on with the run in the folder; the metrics of its last evaluation.
+
+    ``config`` is what the run is known by, and ``about`` what else its record tells, such as the hashes of its data.
+    """
+    return Loop(task, bare, training, Record(folder, config, rank() == 0, about), title).run()
 
 
 class Loop:
     def __init__(self, task: Task, bare: Any, training: Training, record: Record, title: str):
-        plan = training.optimization
-        together = world() * training.accumulate
-        require(plan.batch % together == 0, f"{together} steps share a batch evenly; got batch={plan.batch}.")
+        batch = training.optimization.batch
+        self.accumulated = accumulated(batch, training.micro_batch)
+        size = batch // world() // self.accumulated
         self.task, self.bare, self.training, self.record, self.title = task, bare, training, record, title
         self.device = next(bare.parameters()).device
         if training.checkpointing:
             bare.gradient_checkpointing_enable()
         self.model = wrap(bare)
-        self.optimizer = plan.build(self.model)
         options = {"rank": rank(), "world": world(), "workers": training.workers}
-        self.batches = task.batches("train", plan.batch // together, training=True, seed=training.seed, **options)
-        size = training.evaluation_batch or plan.batch // together
-        self.validation = task.batches("validation", size, training=False, **options)
+        self.batches = task.batches("train", size, training=True, seed=training.seed, **options)
+        self.validation = task.batches("validation", training.evaluation_batch or size, training=False, **options)
+        self.updates_per_epoch = len(self.batches) // self.accumulated
+        require(self.updates_per_epoch >= 1, f"An epoch has one full batch or more; got batch={batch}.")
+        self.plan = training.optimization.settled(self.updates_per_epoch)
+        self.optimizer = self.plan.build(self.model)
         self.forward: Any = torch.compile(self.model) if training.compile else self.model
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "float16")
         self.update, self.best, self.found = 0, None, {}
@@ -87,7 +104,7 @@ class Loop:
 
     def run(self) -> dict[str, float]:
         self.resume()
-        updates = self.training.optimization.updates
+        updates = self.plan.updates
         with stop_politely(self), Bar(self.title, updates, self.update, rank() == 0) as bar:
             steps = self.steps()
             while self.update < updates:
@@ -120,22 +137,21 @@ class Loop:
         self.record.log(f"Resumed after update {self.update} from {found[0].name}.")
 
     def steps(self) -> Iterator[Any]:
-        """Batches from the one on that comes next, epoch after epoch."""
-        done = self.update * self.training.accumulate
-        epoch, start = divmod(done, len(self.batches))
+        """Batches from the one on that comes next, epoch after epoch; what does not fill an update is left out."""
+        epoch, start = divmod(self.update, self.updates_per_epoch)
         while True:
-            yield from self.batches.epoch(epoch, start)
+            whole = (self.updates_per_epoch - start) * self.accumulated
+            yield from islice(self.batches.epoch(epoch, start * self.accumulated), whole)
             epoch, start = epoch + 1, 0
 
     def learn(self, steps: Iterator[Any]) -> tuple[float, float]:
         """One update: the mean loss of its samples over all processes, and the norm of the gradient."""
-        plan, accumulate = self.training.optimization, self.training.accumulate
         for group in self.optimizer.param_groups:
-            group["lr"] = plan.rate_at(self.update)
+            group["lr"] = self.plan.rate_at(self.update)
         self.optimizer.zero_grad()
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for step in range(accumulate):
-            with self.without_sync(step < accumulate - 1), self.autocast():
+        for step in range(self.accumulated):
+            with self.without_sync(step < self.accumulated - 1), self.autocast():
                 loss = self.task.loss(self.forward, to_device(next(steps), str(self.device)))
                 self.scaler.scale(loss.total).backward()
             sums += torch.stack([loss.total.detach().double(), loss.count.to(self.device).double()])
@@ -149,7 +165,7 @@ class Loop:
         scale = float(world() / sums[1])  # processes were averaged: this makes it the mean of all samples
         for gradient in gradients:
             gradient.mul_(scale)
-        norm = clip_(self.model.parameters(), plan.clip)
+        norm = clip_(self.model.parameters(), self.plan.clip)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         return mean, norm
@@ -175,7 +191,7 @@ class Loop:
         self.record.mark(self.update, best)
 
     def due(self, every: int) -> bool:
-        return self.update % every == 0 or self.update == self.training.optimization.updates
+        return self.update % every == 0 or self.update == self.plan.updates
 
     def broken(self, mean: float) -> str:
         before = [f"{line['loss']:.3f}" for line in self.record.metrics()[-5:] if "loss" in line]
@@ -203,6 +219,18 @@ class Loop:
 
     def without_sync(self, more: bool):
         return self.model.no_sync() if more and hasattr(self.model, "no_sync") else nullcontext()
+
+
+def accumulated(batch: int, micro_batch: int) -> int:
+    """How many steps of each process make up a batch."""
+    share = batch // world()
+    micro = min(micro_batch or share, share)
+    require(
+        batch % world() == 0 and micro >= 1 and share % micro == 0,
+        f"Processes share a batch evenly and take their share in equal parts; got batch={batch}, processes={world()}, "
+        f"micro_batch={micro_batch}.",
+    )
+    return share // micro
 
 
 def wrap(model: nn.Module) -> Any:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,13 +16,15 @@ Schedule = Literal["inverse-sqrt", "polynomial", "cosine", "constant"]
 
 @dataclass(frozen=True)
 class Optimization:
-    """An optimiser and its schedule, counted in updates.
+    """An optimiser and its schedule, counted in updates or in epochs.
 
     Attributes:
-        updates: steps of the optimiser.
+        updates: steps of the optimiser, unless ``epochs`` are given.
+        epochs: passes over the training data; 0 counts in ``updates``.
         batch: samples an update, over all processes and accumulated steps.
         rate: the highest learning rate, reached after the warm-up.
-        warmup: updates in which the rate rises from ``first_rate`` in a straight line.
+        warmup: updates in which the rate rises from ``first_rate`` in a straight line; see ``warmup_epochs``.
+        warmup_epochs: the same in epochs; 0 counts in ``warmup``.
         first_rate: the rate before the first update.
         schedule: how the rate falls afterwards.
         optimizer: adam (weight decay in the gradient, as fairseq's) or adamw.
@@ -33,9 +35,11 @@ class Optimization:
     """
 
     updates: int = 1000
+    epochs: float = 0.0
     batch: int = 32
     rate: float = 1e-3
     warmup: int = 100
+    warmup_epochs: float = 0.0
     first_rate: float = 0.0
     schedule: Schedule = "cosine"
     optimizer: Literal["adam", "adamw"] = "adamw"
@@ -46,11 +50,20 @@ class Optimization:
 
     def __post_init__(self):
         require(self.updates >= 1 and self.batch >= 1, f"There is an update and a sample; got {self}.")
-        require(
-            0 <= self.warmup < max(self.updates, 1),
-            f"The warm-up ends before the run; got {self.warmup} of {self.updates}.",
-        )
+        require(self.epochs >= 0 and self.warmup_epochs >= 0, f"Epochs are not negative; got {self}.")
+        if (self.epochs > 0) == (self.warmup_epochs > 0):  # else only the data can tell
+            warmup, whole = (self.warmup_epochs, self.epochs) if self.epochs else (self.warmup, self.updates)
+            require(0 <= warmup < whole, f"The warm-up ends before the run; got {warmup} of {whole}.")
         require(self.rate > 0 and self.weight_decay >= 0 and self.clip >= 0, f"Rates are not negative; got {self}.")
+
+    def settled(self, updates_per_epoch: int) -> "Optimization":
+        """The same, counted in updates."""
+        updates, warmup = self.updates, self.warmup
+        if self.epochs:
+            updates = max(1, round(self.epochs * updates_per_epoch))
+        if self.warmup_epochs:
+            warmup = min(round(self.warmup_epochs * updates_per_epoch), updates - 1)
+        return replace(self, updates=updates, epochs=0.0, warmup=warmup, warmup_epochs=0.0)
 
     def rate_at(self, update: int) -> float:
         """The learning rate of update 0, 1, ... updates - 1."""
@@ -63,9 +76,8 @@ class Optimization:
         return kind(groups(model, self.weight_decay), lr=self.rate, betas=self.betas, eps=self.eps)
 
 
-FALLS: dict[
-    str, Callable[[int, int, int], float]
-] = {  # of updates since the warm-up, of those that there are, and its length
+# Of updates since the warm-up, of those that there are, and its length.
+FALLS: dict[str, Callable[[int, int, int], float]] = {
     "inverse-sqrt": lambda done, total, warmup: math.sqrt(max(warmup, 1) / (max(warmup, 1) + done)),
     "polynomial": lambda done, total, warmup: max(0.0, 1 - (done - 1) / total),
     "cosine": lambda done, total, warmup: (1 + math.cos(math.pi * (done - 1) / total)) / 2,

@@ -16,27 +16,30 @@ from lrpe.training.checkpoint import find_checkpoints, read_progress
 from lrpe.whole import temporary_name, write_whole
 
 KEPT = 2  # checkpoints beside the best
+# Fields that say how a run is computed, and not what it learns: these may change on the way.
+FREE = {"micro_batch", "workers", "compile", "checkpointing", "parallel", "wandb", "evaluation_batch"}
 
 
 class Record:
     """The folder of a run. Only the first process writes to it."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], writes: bool = True):
+    def __init__(self, folder: Path, config: dict[str, Any], writes: bool = True, about: dict[str, Any] | None = None):
         self.folder, self.checkpoints, self.writes = folder, folder / "checkpoints", writes
         if writes:
             folder.mkdir(parents=True, exist_ok=True)
-            self.check_config(config)
+            self.check_config(config, about or {})
 
-    def check_config(self, config: dict[str, Any]) -> None:
+    def check_config(self, config: dict[str, Any], about: dict[str, Any]) -> None:
         """Write the configuration of a new run; of one that is there already, see that it is the same."""
         file = self.folder / "config.yaml"
         if not file.exists():
             write_whole(file, yaml.safe_dump(config, sort_keys=False))
-            write_whole(self.folder / "environment.json", json.dumps(environment(), indent=2))
+            write_whole(self.folder / "environment.json", json.dumps(environment() | about, indent=2))
             return
         before = flattened(yaml.safe_load(file.read_text(encoding="utf-8")))
         after = flattened(yaml.safe_load(yaml.safe_dump(config)))
-        changed = sorted(key for key in before | after if before.get(key) != after.get(key))
+        compared = {key for key in before | after if key.rpartition(".")[2] not in FREE}
+        changed = sorted(key for key in compared if before.get(key) != after.get(key))
         shown = ", ".join(f"{key}: {before.get(key)} there, {after.get(key)} now" for key in changed[:5])
         require(not changed, f"{str(self.folder)!r} is a run of another configuration ({shown}). Name another folder.")
 

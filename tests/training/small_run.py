@@ -1,17 +1,19 @@
 """A run that takes a second, for tests; as a script it is the process that they kill."""
 
-import sys
+import argparse
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
 from lrpe.data.dataset import Dataset, Draw, Rows
 from lrpe.models import LrpeConfig
 from lrpe.tasks.image_classification import ImageClassification
-from lrpe.training.loop import Training, train
+from lrpe.training.loop import Loop, Training, train
 from lrpe.training.optimization import Optimization
+from lrpe.training.processes import joined, rank, world
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "patch_size": 2}
 
@@ -41,8 +43,25 @@ def run(folder: Path, training: Training | None = None, dropout: float = 0.1) ->
     return train(task, model, training or small_training(), folder, {"name": "small"}, "small")
 
 
+def ask_last_process_to_stop(update: int) -> None:
+    """A request to stop that comes during that update, and to the last process alone."""
+    learn = Loop.learn
+
+    def ask(self, steps):
+        if self.update + 1 == update and rank() == world() - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return learn(self, steps)
+
+    Loop.learn = ask
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--micro-batch", type=int, default=0)
+    parser.add_argument("--stop-at", type=int, default=0)
+    asked = parser.parse_args()
     torch.set_num_threads(1)
-    if "--distributed" in sys.argv:
-        dist.init_process_group("gloo")
-    run(Path(sys.argv[1]), small_training(accumulate=int(sys.argv[2]), save_every=1), dropout=0.0)
+    ask_last_process_to_stop(asked.stop_at)
+    with joined():
+        run(asked.folder, small_training(micro_batch=asked.micro_batch, save_every=1), dropout=0.0)

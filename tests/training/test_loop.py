@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from lrpe import LrpeError
-from lrpe.training import loop
+from lrpe.training.checkpoint import read_progress
 from lrpe.training.loop import Loop, StoppedError
 from lrpe.training.record import Record
 from tests.training.small_run import run, small_training
@@ -123,9 +123,9 @@ def test_a_folder_of_another_configuration_is_refused(tmp_path):
 
 
 def test_accumulated_steps_are_one_larger_batch(tmp_path):
-    plain, split = (run(tmp_path / str(n), small_training(accumulate=n), dropout=0.0) for n in (1, 2))
+    plain, split = (run(tmp_path / str(n), small_training(micro_batch=n), dropout=0.0) for n in (0, 2))
     assert plain == pytest.approx(split)
-    for name, value in weights(tmp_path / "1").items():
+    for name, value in weights(tmp_path / "0").items():
         assert_close(weights(tmp_path / "2")[name], value, rtol=1e-4, atol=1e-5)
 
 
@@ -138,15 +138,15 @@ def test_the_best_checkpoint_stays_and_old_ones_go(tmp_path):
 
 
 def test_a_batch_that_cannot_be_shared_is_named(tmp_path):
-    with pytest.raises(LrpeError, match="3 steps share a batch evenly; got batch=8"):
-        run(tmp_path, small_training(accumulate=3))
+    with pytest.raises(LrpeError, match="in equal parts; got batch=8, processes=1, micro_batch=3"):
+        run(tmp_path, small_training(micro_batch=3))
 
 
-def start(folder: Path, accumulate: int, processes: int) -> subprocess.Popen:
+def start(folder: Path, processes: int, *more: str) -> subprocess.Popen:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    script = [str(Path(__file__).with_name("small_run.py")), str(folder), str(accumulate)]
+    script = [str(Path(__file__).with_name("small_run.py")), str(folder), *more]
     several = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [*several, *script, "--distributed"] if processes > 1 else script
+    command = [*several, *script] if processes > 1 else script
     return subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -156,22 +156,42 @@ def finish(process: subprocess.Popen) -> None:
 
 
 def test_a_process_killed_outright_goes_on(tmp_path):
-    finish(start(tmp_path / "whole", 1, 1))
-    process = start(tmp_path / "run", 1, 1)
+    finish(start(tmp_path / "whole", 1))
+    process = start(tmp_path / "run", 1)
     deadline = time.monotonic() + 60
     while not (tmp_path / "run" / "last").exists() and time.monotonic() < deadline:
         time.sleep(0.005)
     process.kill()
     process.communicate()
-    finish(start(tmp_path / "run", 1, 1))
+    finish(start(tmp_path / "run", 1))
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-def test_two_processes_give_the_losses_of_one_and_one_goes_on_with_their_run(tmp_path):
-    finish(start(tmp_path / "one", 2, 1))
-    finish(start(tmp_path / "two", 1, 2))
-    for one, two in zip(losses(tmp_path / "one"), losses(tmp_path / "two"), strict=True):
-        assert dict(one) == pytest.approx(dict(two), rel=1e-4, abs=1e-5)
-    for name, value in weights(tmp_path / "one").items():
-        assert_close(weights(tmp_path / "two")[name], value, rtol=1e-3, atol=1e-5)
-    assert loop.world() == 1
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """A run of one process, in two steps an update."""
+    folder = tmp_path_factory.mktemp("one")
+    finish(start(folder, 1, "--micro-batch=4"))
+    return folder
+
+
+def assert_same_to_rounding(folder: Path, whole: Path) -> None:
+    for line, other in zip(losses(folder), losses(whole), strict=True):
+        assert dict(line) == pytest.approx(dict(other), rel=1e-4, abs=1e-5)
+    for name, value in weights(whole).items():
+        assert_close(weights(folder)[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_two_processes_give_the_losses_of_one(tmp_path, one):
+    finish(start(tmp_path, 2))
+    assert_same_to_rounding(tmp_path, one)
+
+
+def test_one_process_goes_on_with_a_run_that_two_began(tmp_path, one):
+    _, errors = start(tmp_path, 2, "--stop-at=5").communicate(timeout=120)
+    assert "Stopped after update 5 and saved" in errors  # both of them, though only one was asked
+    progress = read_progress(tmp_path / "last")
+    assert (progress["update"], progress["processes"]) == (5, 2)
+    finish(start(tmp_path, 1))
+    assert read_progress(tmp_path / "last")["processes"] == 1
+    assert_same_to_rounding(tmp_path, one)

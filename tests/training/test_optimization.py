@@ -52,3 +52,14 @@ def test_a_gradient_is_clipped_to_its_norm_or_let_be():
 def test_a_plan_that_cannot_be_is_named():
     with pytest.raises(LrpeError, match="The warm-up ends before the run; got 20 of 10"):
         Optimization(updates=10, warmup=20)
+    with pytest.raises(LrpeError, match="got 3 of 2"):
+        Optimization(epochs=2, warmup_epochs=3)
+    with pytest.raises(LrpeError, match="got 100 of 20"):
+        Optimization(epochs=2).settled(updates_per_epoch=10)
+
+
+def test_epochs_are_settled_into_updates():
+    plan = Optimization(epochs=2.5, warmup_epochs=0.5, rate=0.3).settled(updates_per_epoch=10)
+    assert (plan.updates, plan.warmup, plan.epochs, plan.warmup_epochs, plan.rate) == (25, 5, 0, 0, 0.3)
+    assert plan.settled(updates_per_epoch=7) == plan
+    assert Optimization(updates=50, warmup_epochs=2).settled(updates_per_epoch=10).warmup == 20
