@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.family import configure
+from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require
 
 
@@ -84,8 +84,7 @@ def in_heads(x: Tensor, heads: int) -> Tensor:
 def choose_encoding(choice: str | EncodingConfig | PositionalEncoding, dim: int, key_heads: int) -> PositionalEncoding:
     """An encoding of vectors of size ``dim`` by name or configuration, or the encoding itself."""
     if isinstance(choice, str):
-        per_head = {"heads": key_heads} if choice in ("per", "spe") else {}
-        choice = configure(choice, dim, **per_head)
+        choice = configure_for_heads(choice, dim, key_heads)
     encoding = choice.build() if isinstance(choice, EncodingConfig) else choice
     if not isinstance(encoding, PositionalEncoding):
         raise LrpeError(f"An encoding is a name, an EncodingConfig or an encoding; got {type(encoding).__name__}.")

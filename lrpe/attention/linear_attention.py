@@ -15,6 +15,7 @@ from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, read_tokens
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.family import configure_for_heads
 from lrpe.encodings.precision import compute_dtype
 from lrpe.errors import require
 
@@ -64,8 +65,11 @@ class LinearAttention(AttentionLayer):
         sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
         super().__init__(sizes, bias, qkv_bias, dropout)
         self.phi = choose_feature_map(feature_map, sizes.head_dim)
-        before = getattr(encoding, "acts", None) == "before" or encoding in ("per", "spe")
-        encoded = sizes.head_dim if before else feature_width(self.phi, sizes.head_dim)
+        if isinstance(encoding, str):
+            acts = configure_for_heads(encoding, sizes.head_dim, sizes.key_heads).acts
+        else:
+            acts = getattr(encoding, "acts", None)
+        encoded = sizes.head_dim if acts == "before" else feature_width(self.phi, sizes.head_dim)
         self.encoding = choose_encoding(encoding, encoded, sizes.key_heads)
         self.normalizer = choose_normalizer(normalizer, sizes.heads, sizes.value_dim)
         self.summation = choose_summation(summation)

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from lrpe.benchmarks.columns import in_columns
+from lrpe.aligned import in_columns
 from lrpe.encodings.definition import verify
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.family import BASELINES, FAMILY, encoding
+from lrpe.encodings.family import FAMILY, configure_for_heads
 from lrpe.encodings.laws import Report
 
 
@@ -48,12 +48,8 @@ class Verify:
         return 0 if all(reports.values()) else 1
 
     def build(self, name: str) -> PositionalEncoding:
-        changes: dict[str, Any] = {"length": self.length}
-        if name in BASELINES:
-            changes["heads"] = self.heads
-        if self.seed != 0:
-            changes["seed"] = self.seed
-        return encoding(name, self.head_dim, **changes)
+        drawn = {} if self.seed == 0 else {"seed": self.seed}
+        return configure_for_heads(name, self.head_dim, self.heads, length=self.length, **drawn).build()
 
     def check(self, name: str, subject: PositionalEncoding) -> Report:
         if sys.stderr.isatty():

@@ -40,7 +40,7 @@ FAMILY: dict[str, Callable[[Fields], Fields]] = {
     "none": lambda _: {"basis": "identity", "matrix": "orthogonal", "rotated": 0},
 }
 
-BASELINES: dict[str, Callable[[Fields], Fields]] = {
+BASELINES: dict[str, Callable[[Fields], Fields]] = {  # each head has its own, so they are told how many there are
     "per": permuteformer_as_published,
     "spe": lambda _: {"matrix": "stochastic", "acts": "before"},
 }
@@ -62,6 +62,11 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
     if name in ("sinusoidal", "learned", "absolute"):
         raise LrpeError("Absolute positions are added to embeddings: lrpe.SinusoidalPositions, lrpe.LearnedPositions.")
     raise unknown_name("encoding", name, [*known, *(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)])
+
+
+def configure_for_heads(name: str, head_dim: int, key_heads: int, **changes: Any) -> EncodingConfig:
+    """The configuration behind a name in an attention of so many key heads, which a baseline has to know."""
+    return configure(name, head_dim, **({"heads": key_heads} if name in BASELINES else {}) | changes)
 
 
 def encoding(name: str, head_dim: int, **changes: Any) -> PositionalEncoding:

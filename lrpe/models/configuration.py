@@ -12,7 +12,7 @@ from lrpe.attention.decay import spread_decay
 from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.attention.normalizer import NORMALIZERS
 from lrpe.encodings.config import EncodingConfig
-from lrpe.encodings.family import configure
+from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name
 
 FORMAT = 1
@@ -230,12 +230,13 @@ class LrpeConfig(PreTrainedConfig):
         name, axes = fields.pop("name", None), 2 if self.position_layout == "grid" else 1
         given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | fields
         given["length"] = fields.get("length") or self.max_position_embeddings
-        if name in ("per", "spe"):
-            given.setdefault("heads", self.num_key_value_heads)
         if name != "per":  # PermuteFormer's layers are alike
             as_given = isinstance(self.encoding, list) and "seed" in fields
             given["seed"] = fields.get("seed", self.seed) + (0 if as_given else 1000 * layer)
-        found = EncodingConfig.from_dict(given) if name is None else configure(name, **given)
+        if name is None:
+            found = EncodingConfig.from_dict(given)
+        else:
+            found = configure_for_heads(name, key_heads=self.num_key_value_heads, **given)
         require(
             found.head_dim == self.head_dim and found.axes == axes,
             f"The encoding of layer {layer} has head_dim={self.head_dim} and axes={axes} in this model; got "

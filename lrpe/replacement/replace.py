@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from lrpe.attention.layer import choose_encoding
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.family import configure
+from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.replacement.encoded import encode_instead
 from lrpe.replacement.projections import SelfAttention, read_attention
@@ -104,8 +104,7 @@ def choose(choice: Any, model: PreTrainedModel, attention: SelfAttention, layer:
 
 def configure_layer(choice: Any, attention: SelfAttention) -> EncodingConfig:
     if isinstance(choice, str):
-        per_head = {"heads": attention.key_heads} if choice in ("per", "spe") else {}
-        return configure(choice, attention.head_dim, **per_head)
+        return configure_for_heads(choice, attention.head_dim, attention.key_heads)
     if not isinstance(choice, EncodingConfig):
         raise LrpeError(
             f"Every layer builds an encoding of its own, from a name or an EncodingConfig; got {type(choice).__name__}."

@@ -25,7 +25,7 @@ class Drifting(Unitary):
 
 @pytest.fixture
 def drifting(monkeypatch):
-    monkeypatch.setattr(lrpe.cli.verify, "encoding", lambda name, d, **_: Encoding(Identity(d), Drifting(d)))
+    monkeypatch.setattr(Verify, "build", lambda *_: Encoding(Identity(4), Drifting(4)))
 
 
 def test_every_relative_encoding_holds_and_has_a_row(capsys):

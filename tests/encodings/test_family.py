@@ -12,7 +12,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from lrpe import LrpeError, configure, encoding
-from lrpe.encodings.family import BASELINES, FAMILY
+from lrpe.encodings.family import BASELINES, FAMILY, configure_for_heads
 from tests.encodings.compositions import EVERY, far, features, make, seeds
 
 few = settings(max_examples=10)
@@ -111,3 +111,9 @@ def test_a_name_or_field_that_is_not_there_is_refused_with_the_nearest(call, val
     with pytest.raises(LrpeError) as error:
         call()
     assert all(value in str(error.value) for value in values)
+
+
+@pytest.mark.parametrize("name", [*FAMILY, *BASELINES, "fourier*unitary"])
+def test_only_a_baseline_is_told_the_heads_and_what_is_asked_for_holds(name):
+    assert configure_for_heads(name, 8, key_heads=4, length=64).heads == (4 if name in BASELINES else None)
+    assert configure_for_heads(name, 8, key_heads=4, length=64, heads=2).heads == 2
