@@ -14,6 +14,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "positions": (),
     "stamp": (),
+    "aligned": (),
     "whole": (),
     "encodings": (
         "precision",

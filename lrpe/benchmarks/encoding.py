@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrpe.aligned import in_columns
 from lrpe.benchmarks.agreement import Agreement, check_agreement
-from lrpe.benchmarks.columns import in_columns
 from lrpe.benchmarks.lines import Line, line_from, line_table
 from lrpe.benchmarks.peers import Peer, rotary_peers
 from lrpe.benchmarks.process import describe_settings, settings

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrpe.aligned import in_columns
 from lrpe.attention.feature_map import EluPlusOne
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.attention.summation import Causal, Quadratic, Summation
 from lrpe.benchmarks.agreement import Agreement, check_agreement
-from lrpe.benchmarks.columns import in_columns
 from lrpe.benchmarks.lines import Line, judge, line_table
 from lrpe.benchmarks.memory import peak_resident
 from lrpe.benchmarks.process import describe_settings, settings

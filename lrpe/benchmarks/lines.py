@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lrpe.benchmarks.columns import in_columns
+from lrpe.aligned import in_columns
 from lrpe.benchmarks.timing import Figure, Task, Timing, clock, interleave
 
 Run = Callable[[], object]

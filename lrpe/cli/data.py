@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lrpe.benchmarks.columns import in_columns
+from lrpe.aligned import in_columns
 from lrpe.errors import require
 
 

@@ -14,7 +14,13 @@ from jsonargparse import ArgumentParser
 from lrpe.cli.bench import BenchAttention, BenchDecode, BenchEncoding, BenchLength
 from lrpe.cli.data import DataList, DataPrepare, DataShow
 from lrpe.cli.demo import RunDemo
+from lrpe.cli.dotted import take_dotted
+from lrpe.cli.evaluate import Evaluate
 from lrpe.cli.export import Export
+from lrpe.cli.generate import Generate
+from lrpe.cli.runs import Runs
+from lrpe.cli.table import MakeTable
+from lrpe.cli.train import Train
 from lrpe.cli.verify import Verify
 
 Words = tuple[str, ...]  # ("bench", "encoding")
@@ -36,6 +42,11 @@ class Group:
 
 VERBS: dict[str, type | Group] = {
     "demo": RunDemo,
+    "table": MakeTable,
+    "train": Train,
+    "evaluate": Evaluate,
+    "generate": Generate,
+    "runs": Runs,
     "verify": Verify,
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
     "export": Export,
@@ -50,13 +61,22 @@ def parse(argv: Sequence[str]) -> Verb:
     """The verb that was typed, with its options. Help, version and mistakes end the process, as usual."""
     parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=version("lrpe"))
     parsers = add_verbs(parser, VERBS)
-    chosen, place = parser.parse_args(list(argv)), ()
+    words, dotted = take_dotted(argv)
+    chosen, place = parser.parse_args(words), ()
     while (word := chosen.get("verb")) is not None:
         chosen, place = chosen[word], (*place, word)
     if place not in parsers:
         (parser if not place else parser.below[place[0]]).print_help(sys.stderr)
         parser.exit(2)
-    return parsers[place](**chosen.as_dict())
+    return parsers[place](**chosen.as_dict() | for_verb(parser, parsers[place], dotted))
+
+
+def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, Any]:
+    """Keys with dots in the field that takes them."""
+    taking = [field.name for field in dataclasses.fields(verb) if "dotted" in field.metadata]
+    if dotted and not taking:
+        parser.error(f"unrecognized arguments: --{next(iter(dotted))}")
+    return dict.fromkeys(taking, dotted)
 
 
 class Parser(ArgumentParser):
@@ -101,11 +121,17 @@ def add_options(parser: Parser, verb: type) -> None:
     docs = [docstring_parser.parse(kind.__doc__ or "") for kind in reversed(verb.__mro__)]  # the nearest word holds
     help_of = {param.arg_name: param.description for doc in docs for param in doc.params}
     for field in dataclasses.fields(verb):
-        flag, help_text = f"--{field.name.replace('_', '-')}", help_of.get(field.name)
+        if "dotted" in field.metadata:
+            continue
+        flags = field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))
+        help_text = help_of.get(field.name)
         if "words" in field.metadata:
             words = field.metadata["words"]
             parser.add_argument(field.name, nargs="*", type=str, default=[], metavar=words, help=help_text)
         elif hints[field.name] is bool:
-            parser.add_argument(flag, action="store_true", help=help_text)
+            parser.add_argument(*flags, action="store_true", help=help_text)
+        elif "many" in field.metadata:
+            each = field.metadata["many"]
+            parser.add_argument(*flags, dest=field.name, nargs="+", type=str, default=[], metavar=each, help=help_text)
         else:
-            parser.add_argument(flag, type=hints[field.name], default=field.default, help=help_text)
+            parser.add_argument(*flags, type=hints[field.name], default=field.default, help=help_text)

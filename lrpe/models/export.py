@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import transformers
-from transformers import AutoConfig
 
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import require
 from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.flatten import flatten
-from lrpe.models.pair_classification import LrpeForPairClassification
+from lrpe.models.saved import CLASSES, find_model, load_model
 from lrpe.whole import whole_folder
 
 NOT_BESIDE = {".safetensors", ".bin", ".pt", ".pth", ".py", ".distcp"}  # weights, the state of a run, code
 OF_A_RUN = {"checkpoint.json", "trainer_state.json", "README.md"}
-CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
 
 
 def export(source: Path, to: Path, remote_code: bool = False) -> Path:
@@ -31,7 +29,7 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
         not to.exists() or (to.is_dir() and not any(to.iterdir())),
         f"An export is written to a new folder; {str(to)!r} is not empty.",
     )
-    model = load(found)
+    model = load_model(found)
     vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
     with whole_folder(to) as folder:
         model.save_pretrained(folder)
@@ -40,26 +38,6 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
             add_code(folder, type(model).__name__)
         (folder / "README.md").write_text(card(model, to.name, remote_code), encoding="utf-8")
     return to
-
-
-def find_model(source: Path) -> Path:
-    """The folder with the model: the one that is named, or the best or the last of a run."""
-    for folder in (source, source / "best", source / "last"):
-        if (folder / "config.json").is_file():
-            return folder
-    raise LrpeError(
-        f"A model's folder has a config.json, and a run has one in best or last; {str(source)!r} has neither."
-    )
-
-
-def load(folder: Path) -> Any:
-    config = AutoConfig.from_pretrained(folder)
-    if not isinstance(config, LrpeConfig):
-        raise LrpeError(f"{str(folder)!r} holds a {config.model_type} model, which is not ours to export.")
-    name = (config.architectures or ["none"])[0]
-    if name not in CLASSES:
-        raise unknown_name("model class", name, CLASSES)
-    return CLASSES[name].from_pretrained(folder)
 
 
 def copy_beside(source: Path, to: Path) -> None:

@@ -1,53 +1,86 @@
-"""A table of results for the terminal and for a page: the best is bold, the second underlined."""
+"""A table of results: figures by row with their spread, the paper's beside them, and which are the best."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
-
-from lrpe.benchmarks.columns import in_columns
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
 class Column:
-    """Figures by row; ``better`` says which way they are ranked, and is None if they are not."""
+    """Figures by row.
+
+    Attributes:
+        title: above it.
+        figures: ours.
+        digits: after the point.
+        better: which way they are ranked; None if they are not.
+        deviations: over seeds, of the rows that have several.
+        paper: the paper's figures; they stand in a column of their own beside ours.
+    """
 
     title: str
     figures: dict[str, float]
     digits: int = 2
-    better: str | None = "lower"
+    better: Literal["lower", "higher"] | None = "lower"
+    deviations: dict[str, float] = field(default_factory=dict)
+    paper: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        return self.title + {"lower": " ↓", "higher": " ↑", None: ""}[self.better]
 
     def rank(self, row: str, among: Sequence[str]) -> int | None:
-        """0 for the best of these rows, 1 for the second."""
+        """0 for the best of these rows, 1 for the second; rows that print alike rank alike."""
         if self.better is None or row not in self.figures or row not in among:
             return None
-        ordered = sorted(
-            (r for r in among if r in self.figures), key=self.figures.__getitem__, reverse=self.better == "higher"
-        )
-        return ordered.index(row)
+        sign = -1 if self.better == "higher" else 1
+        mine, others = self.rounded(row), {self.rounded(other) for other in among if other in self.figures}
+        return sum(sign * other < sign * mine for other in others)
+
+    def rounded(self, row: str) -> float:
+        return round(self.figures[row], self.digits)
 
     def show(self, row: str) -> str:
-        return f"{self.figures[row]:.{self.digits}f}" if row in self.figures else ""
+        if row not in self.figures:
+            return ""
+        spread = f" ± {self.deviations[row]:.{self.digits}f}" if row in self.deviations else ""
+        return f"{self.figures[row]:.{self.digits}f}{spread}"
+
+    def show_paper(self, row: str) -> str:
+        return f"{self.paper[row]:.{self.digits}f}" if row in self.paper else ""
 
 
-def as_text(rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str]) -> str:
-    """Rows {name: title}; in the terminal the best has a star and the second a dot."""
-
-    def cell(column: Column, row: str) -> str:
-        mark = {0: " *", 1: " ·"}.get(column.rank(row, ranked) if column.better else None, "  ")  # type: ignore[arg-type]
-        return column.show(row) + mark
-
-    lines = [[title, *(cell(column, row) for column in columns)] for row, title in rows.items()]
-    return in_columns(["", *(column.title for column in columns)], lines, left=1)
+Mark = Callable[[str, int | None], str]  # a cell and its rank as they are written
 
 
-def as_html(rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str]) -> str:
-    def cell(column: Column, row: str) -> str:
-        wrap = {0: "<b>{}</b>", 1: "<u>{}</u>"}.get(column.rank(row, ranked), "{}")  # type: ignore[arg-type]
-        return f"<td>{wrap.format(escape(column.show(row)))}</td>"
+def laid_out(
+    rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str], mark: Mark
+) -> tuple[list[str], list[list[str]]]:
+    """The header and the lines of a table whose rows are {name: title}."""
+    header, lines = [""], [[title] for title in rows.values()]
+    for column in columns:
+        header.append(column.heading)
+        for line, row in zip(lines, rows, strict=True):
+            line.append(mark(column.show(row), column.rank(row, ranked)))
+        if column.paper:
+            header.append("paper")
+            for line, row in zip(lines, rows, strict=True):
+                line.append(column.show_paper(row))
+    return header, lines
 
-    head = "".join(f'<th scope="col">{escape(column.title)}</th>' for column in columns)
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(title)}</th>{"".join(cell(column, row) for column in columns)}</tr>'
-        for row, title in rows.items()
-    )
-    return f'<table>\n<thead><tr><th scope="col">method</th>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+
+def as_data(rows: dict[str, str], columns: Sequence[Column]) -> dict[str, Any]:
+    """The table for JSON."""
+    return {
+        "rows": rows,
+        "columns": [
+            {
+                "title": column.title,
+                "better": column.better,
+                "figures": column.figures,
+                "deviations": column.deviations,
+                "paper": {row: column.paper[row] for row in rows if row in column.paper},
+            }
+            for column in columns
+        ],
+    }

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lrpe.data.batches import Batches
 from lrpe.data.dataset import Dataset, Draw, Sample
 from lrpe.errors import LrpeError
 from lrpe.models.image_classification import LrpeForImageClassification
@@ -35,9 +36,12 @@ class ImageClassification(Task):
     metric, better = "accuracy", "higher"
     model_class = LrpeForImageClassification
 
-    def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: float = 0.01):
-        """``damaged`` is the share of files that may turn out to be damaged before it is an error."""
-        self.name, self.dataset, self.mixing, self.damaged = dataset.name, dataset, mixing, damaged
+    def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: float = 0.01, copies: int = 1):
+        """``damaged`` is the share of files that may turn out to be damaged before it is an error.
+
+        In training each image comes ``copies`` times in a row, each varied anew.
+        """
+        self.name, self.dataset, self.mixing, self.damaged, self.copies = dataset.name, dataset, mixing, damaged, copies
         self.labels: int = dataset.facts["labels"]
         self.skipped: set[int] = set()
 
@@ -49,6 +53,9 @@ class ImageClassification(Task):
             "num_labels": self.labels,
             "causal": False,
         }
+
+    def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
+        return super().batches(split, size, training, copies=self.copies if training else 1, **options)
 
     def collate(self, samples: list[Sample]) -> Batch:
         """Pixels, labels, and a target distribution over the labels, which is one-hot unless the batch was mixed."""

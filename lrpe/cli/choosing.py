@@ -1,0 +1,44 @@
+"""What verbs that train have in common: an experiment from words, and lists of words."""
+
+from pathlib import Path
+
+import yaml
+
+from lrpe.errors import LrpeError, require
+
+
+def words(text: str) -> list[str]:
+    """a,b,c as a list."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def numbers(text: str, what: str) -> list[int]:
+    found = words(text)
+    require(bool(found) and all(word.isdigit() for word in found), f"{what} are numbers, as 0,1,2; got {text!r}.")
+    return [int(word) for word in found]
+
+
+def paths(text: str) -> dict[str, str]:
+    """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
+    found = {}
+    for part in words(text):
+        name, equals, path = part.partition("=")
+        require(bool(name and equals and path), f"Data are NAME=PATH, with commas between them; got {part!r}.")
+        require(path == "hub" or Path(path).exists(), f"The data of {name} lie at {path!r}, which does not exist.")
+        found[name] = path
+    return found
+
+
+def one(names: list[str], verb: str, what: str) -> str:
+    require(len(names) == 1, f"lrpe {verb} takes one {what}; got {' '.join(names) or 'none'}.")
+    return names[0]
+
+
+def read_yaml(file: Path) -> dict:
+    """A configuration file, safely."""
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise LrpeError(f"{str(file)!r} cannot be read as YAML: {error}.") from error
+    require(isinstance(values, dict), f"A configuration is keys and values; {str(file)!r} holds {values!r}.")
+    return values

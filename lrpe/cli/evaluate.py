@@ -1,0 +1,38 @@
+"""``lrpe evaluate``: the figures of a run, measured again."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lrpe.cli.choosing import one, read_yaml
+from lrpe.cli.train import show
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score the best checkpoint of a run on every split but the training one.
+
+    Attributes:
+        folder: the run.
+        batches: at most so many batches of each split; as the run was scored if not given, and 0 is all.
+        json: print JSON.
+    """
+
+    folder: list[str] = field(default_factory=list, metadata={"words": "RUN"})
+    batches: int | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.experiments.run import score
+        from lrpe.experiments.written import from_dict
+        from lrpe.training.processes import joined, rank
+
+        folder = Path(one(self.folder, "evaluate", "run"))
+        experiment = from_dict(read_yaml(folder / "config.yaml"))
+        if self.batches is not None:
+            experiment = replace(experiment, scored=self.batches)
+        with joined() as device:
+            found = score(experiment, folder, device)
+            if rank() == 0:
+                print(json.dumps(found, indent=2)) if self.json else show(found)
+        return 0

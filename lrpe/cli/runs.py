@@ -1,0 +1,33 @@
+"""``lrpe runs``: what was trained, how far it is, and how good."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lrpe.aligned import in_columns
+from lrpe.errors import require
+
+
+@dataclass(frozen=True)
+class Runs:
+    """List the runs of a folder with their status and best validation figure.
+
+    Attributes:
+        runs: the folder with all runs.
+        json: print JSON instead of a table.
+    """
+
+    runs: Path = Path("runs")
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.experiments.listing import list_runs
+
+        require(self.runs.is_dir(), f"Runs lie in a folder; {str(self.runs)!r} is none: --runs DIR.")
+        found = list_runs(self.runs)
+        if self.json:
+            print(json.dumps(found, indent=2))
+            return 0
+        rows = [[run["name"], run["status"], run["updates"], run["best"], run["written"]] for run in found]
+        print(in_columns(["run", "status", "updates", "best in validation", "last written"], rows, left=2))
+        return 0

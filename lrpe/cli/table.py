@@ -1,0 +1,108 @@
+"""``lrpe table``: a table of the paper, trained and printed."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lrpe.cli.choosing import numbers, one, paths, words
+from lrpe.errors import LrpeError
+
+
+@dataclass(frozen=True)
+class MakeTable:
+    """Train every cell of a table that is not trained yet, and print it with the paper's numbers beside ours.
+
+    TABLE is lm, glue, imagenet, lra, basis or speed, which are the paper's, or normalizer or length, which are ours.
+    The table is written as text, Markdown, LaTeX, JSON and a page as well. The same command again resumes.
+
+    Attributes:
+        name: which table.
+        rows: methods, as base,rope,type2; the paper's if not given.
+        columns: as wikitext103,books; those that --data names if not given, else the paper's.
+        settings: fair, absolute, authors; a table for each.
+        seeds: as 0,1,2.
+        scale: paper, small (minutes a cell) or smoke (seconds a cell).
+        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub.
+        processes: cells that train at a time; one for each processor if 0.
+        runs: the folder with all runs.
+        out: the folder for the table; runs/tables/TABLE-SCALE if not given.
+        dry_run: train nothing; show every cell's configuration, cost and departures from the paper.
+        tflops: the speed, in 10^12 operations a second, that hours are estimated at.
+        changes: keys with dots, of every cell.
+    """
+
+    name: list[str] = field(default_factory=list, metadata={"words": "TABLE"})
+    rows: str = ""
+    columns: str = ""
+    settings: str = "fair"
+    seeds: str = "0"
+    scale: str = "small"
+    data: str = ""
+    processes: int = 1
+    runs: Path = Path("runs")
+    out: Path | None = None
+    dry_run: bool = False
+    tflops: float = 50.0
+    changes: dict[str, str] = field(default_factory=dict, metadata={"dotted": True})
+
+    def run(self) -> int:
+        name = one(self.name, "table", "table")
+        if name == "speed":
+            return self.measure_speed()
+        return self.show_plan(name) if self.dry_run else self.train(name)
+
+    def train(self, name: str) -> int:
+        from lrpe.experiments.cells import run_cells
+        from lrpe.report.results import report_table
+        from lrpe.training.processes import joined, rank
+
+        chosen = self.chosen(name)
+        with joined() as device:
+            failures = run_cells(chosen.cells(), self.runs, self.processes or os.cpu_count() or 1, str(device))
+            if rank() > 0:
+                return 0
+        text, page = report_table(chosen, self.out or self.runs / "tables" / f"{name}-{self.scale}", command())
+        print(text)
+        for cell, reason in failures.items():
+            print(f"failed: {cell}: {reason}")
+        print(f"\nThe page: {page.resolve()}")
+        return 1 if failures else 0
+
+    def show_plan(self, name: str) -> int:
+        from lrpe.experiments.dry_run import describe_plan
+
+        print(describe_plan(self.chosen(name).cells(), self.tflops))
+        return 0
+
+    def chosen(self, name: str):
+        from lrpe.experiments.columns.named import COLUMNS
+        from lrpe.experiments.methods import find_setting
+        from lrpe.experiments.summary import Chosen
+        from lrpe.experiments.tables import find_table, title_of
+
+        named = [column for column in paths(self.data) if column in COLUMNS]
+        table = find_table(name, words(self.columns) or named)
+        rows = tuple(words(self.rows)) or table.rows
+        for row in rows:
+            title_of(row)
+        for setting in words(self.settings):
+            find_setting(setting)
+        return Chosen(table, rows, words(self.settings), numbers(self.seeds, "Seeds"), self.prepare, self.runs)
+
+    def prepare(self, experiment):
+        from lrpe.experiments.scale import find_scale
+        from lrpe.experiments.written import changed, nested
+
+        sized = find_scale(self.scale)(experiment).with_data(paths(self.data))
+        return changed(sized, *(nested(key, value) for key, value in self.changes.items())) if self.changes else sized
+
+    def measure_speed(self) -> int:
+        raise LrpeError("not yet")
+
+
+def command(arguments: Sequence[str] | None = None) -> str:
+    import shlex
+
+    return "lrpe " + shlex.join(sys.argv[1:] if arguments is None else arguments)

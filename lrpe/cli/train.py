@@ -1,0 +1,75 @@
+"""``lrpe train``: one cell of a table."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lrpe.cli.choosing import one, paths, read_yaml
+from lrpe.errors import LrpeError
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a method on a column, or go on with it: the same command again resumes.
+
+    COLUMN is wikitext103, wikitext2, books, stdlib, wikibook, glue-cola and its sisters, imagenet, lra-text and its
+    sisters. Any field of the experiment is a key: --training.optimization.rate 1e-3, --model.hidden_size 256. Under
+    torchrun all its processes train together.
+
+    Attributes:
+        column: what is learned.
+        method: the row: base, rope, spe, per, type1, type2, type3, cosformer, none, softmax, softmax-decay,
+            recommended, or any basis*matrix.
+        setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
+        scale: paper, small (minutes) or smoke (seconds).
+        seed: of weights, data and dropout.
+        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub.
+        out: the folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
+        runs: the folder with all runs.
+        config: a YAML file of keys, such as the config.yaml of a run.
+        changes: keys with dots.
+    """
+
+    column: list[str] = field(default_factory=list, metadata={"words": "COLUMN"})
+    method: str = "type2"
+    setting: str = "fair"
+    scale: str = "small"
+    seed: int = 0
+    data: str = ""
+    out: Path | None = None
+    runs: Path = Path("runs")
+    config: Path | None = None
+    changes: dict[str, str] = field(default_factory=dict, metadata={"dotted": True})
+
+    def run(self) -> int:
+        from lrpe.experiments.run import run_in
+        from lrpe.training.processes import joined, rank
+
+        experiment = self.experiment()
+        folder = self.out or self.runs / experiment.name
+        with joined() as device:
+            results = run_in(folder, experiment, self.runs, device)
+            if rank() == 0:
+                show(results)
+                print(f"\nThe run: {folder.resolve()}")
+        return 0
+
+    def experiment(self):
+        from lrpe.experiments.columns.named import find_column
+        from lrpe.experiments.methods import row
+        from lrpe.experiments.scale import find_scale
+        from lrpe.experiments.written import changed, nested
+
+        written = {} if self.config is None else read_yaml(self.config)
+        if not self.column and "column" not in written:
+            raise LrpeError("lrpe train takes a column: lrpe train wikitext2 --method type2.")
+        column = find_column(written["column"] if not self.column else one(self.column, "train", "column"))
+        sized = find_scale(self.scale)(column(self.method, self.setting))
+        begun = sized.with_data(paths(self.data)).with_seed(self.seed)
+        found = changed(begun, written, *(nested(key, value) for key, value in self.changes.items()))
+        row(found.method, found.setting, found.architecture)  # an unknown row is named before anything is loaded
+        return found
+
+
+def show(results: dict[str, dict[str, float]]) -> None:
+    for split, metrics in results.items():
+        print(f"{split}: " + ", ".join(f"{name} {value:,.4g}" for name, value in metrics.items()))

@@ -1,0 +1,83 @@
+"""From an experiment to what a run needs: its task, and its model."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lrpe.data.text.tokenizer import Tokenizer
+from lrpe.errors import LrpeError
+from lrpe.experiments.experiment import Experiment
+from lrpe.experiments.methods import row
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.saved import quietly
+from lrpe.tasks.image_classification import PLAIN, ImageClassification
+from lrpe.tasks.language_modelling import LanguageModelling
+from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling
+from lrpe.tasks.sentence_classification import SentenceClassification
+from lrpe.tasks.sequence_classification import PairClassification, SequenceClassification
+from lrpe.tasks.task import Task
+
+
+def build_task(experiment: Experiment) -> Task:
+    """What the experiment learns, its data loaded."""
+    try:
+        return CLASSES[experiment.kind](experiment.data.load(), **task_options(experiment))
+    except TypeError as error:
+        raise LrpeError(f"The task of {experiment.column} does not take these options: {error}.") from error
+
+
+def task_options(experiment: Experiment) -> dict[str, Any]:
+    """The experiment's options as the task takes them."""
+    options = dict(experiment.options)
+    if experiment.kind == "sentences":
+        options["tokenizer"] = tokens_of_start(experiment)
+    if experiment.kind == "image":
+        copies = options.pop("copies", 1)
+        return {"mixing": replace(PLAIN, **options), "copies": copies}
+    return options
+
+
+def tokens_of_start(experiment: Experiment) -> Tokenizer:
+    """Sentences are read in the tokens of the masked language model that the experiment begins with."""
+    if experiment.start is None:
+        raise LrpeError(f"{experiment.column} begins with a masked language model, whose tokens it reads: start.")
+    return build_task(experiment.start).tokenizer  # type: ignore[attr-defined]
+
+
+CLASSES: dict[str, Any] = {  # the task of each kind
+    "language": LanguageModelling,
+    "masked": MaskedLanguageModelling,
+    "sentences": SentenceClassification,
+    "sequence": SequenceClassification,
+    "pair": PairClassification,
+    "image": ImageClassification,
+}
+
+
+def model_class(experiment: Experiment) -> type[nn.Module]:
+    return CLASSES[experiment.kind].model_class
+
+
+def build_config(experiment: Experiment, fields: dict[str, Any]) -> LrpeConfig:
+    """The architecture's fields, then those that the data decides, the row's, and those of the experiment itself."""
+    base = experiment.architecture | fields
+    return LrpeConfig(**base | row(experiment.method, experiment.setting, base) | experiment.model)
+
+
+def build_model(experiment: Experiment, task: Task, start: Path | None = None) -> nn.Module:
+    """A new model from the experiment's seed; its trunk is that of ``start`` if it begins with one."""
+    torch.manual_seed(experiment.training.seed)
+    config = build_config(experiment, task.fields())
+    if start is None:
+        return task.model_class(config)
+    with quietly():
+        return task.model_class.from_pretrained(start, config=config)  # type: ignore[attr-defined]
+
+
+def lengthened(experiment: Experiment, times: int) -> Experiment:
+    """The experiment on windows so many times as long."""
+    options = experiment.data.options
+    return replace(experiment, data=experiment.data.with_options({"length": times * options["length"]}))

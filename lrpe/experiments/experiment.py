@@ -1,0 +1,95 @@
+"""An experiment: everything that a run depends on, as one frozen value."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from lrpe.data import catalog
+from lrpe.data.dataset import Dataset
+from lrpe.training.loop import Training
+
+Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset of the catalogue and how it is loaded.
+
+    Attributes:
+        name: of the dataset; see lrpe data list.
+        path: of its official layout; None if it needs none.
+        hub: whether it is read from the Hugging Face hub.
+        options: of its loader.
+    """
+
+    name: str
+    path: str | None = None
+    hub: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Dataset:
+        from pathlib import Path
+
+        return catalog.load(self.name, None if self.path is None else Path(self.path), self.hub, **self.options)
+
+    def with_options(self, options: dict[str, Any]) -> "Data":
+        return replace(self, options=self.options | options)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One cell of a table: a row (method) in a column (task and data) at a scale.
+
+    Attributes:
+        column: what is learned, by the name of its column.
+        method: the row.
+        setting: fair, absolute or authors; see lrpe.experiments.methods.
+        scale: paper, small or smoke; see lrpe.experiments.scale.
+        kind: of the task.
+        data: what the column learns from.
+        stand_in: what every machine has in its place.
+        options: of the task.
+        architecture: fields of LrpeConfig, which those that the data and the row decide win over.
+        model: fields of LrpeConfig that win over all others.
+        variant: what tells it from an experiment with the same column, method, setting and scale.
+        training: how it is trained.
+        samples: samples of the training split of the real data, for estimates.
+        scored: at most so many batches of a split are scored at the end; all if 0.
+        lengths: multiples of the trained length that the model is scored at as well.
+        start: the experiment whose weights it begins with.
+    """
+
+    column: str
+    method: str
+    kind: Kind
+    data: Data
+    stand_in: Data
+    architecture: dict[str, Any]
+    training: Training
+    setting: str = "fair"
+    scale: str = "paper"
+    variant: str = ""
+    model: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    samples: int = 0
+    scored: int = 0
+    lengths: tuple[int, ...] = ()
+    start: "Experiment | None" = None
+
+    def with_seed(self, seed: int) -> "Experiment":
+        start = self.start and self.start.with_seed(seed)
+        return replace(self, training=replace(self.training, seed=seed), start=start)
+
+    def with_data(self, paths: dict[str, str]) -> "Experiment":
+        """With the data at these paths ("hub" is the hub); below the paper's scale the stand-in, if there is none."""
+        start = self.start and self.start.with_data(paths)
+        given = paths.get(self.column) or paths.get(self.data.name)
+        if given is None:
+            return replace(self, data=self.data if self.scale == "paper" else self.stand_in, start=start)
+        where = {"hub": True} if given == "hub" else {"path": given}
+        return replace(self, data=replace(self.data, **where), start=start)
+
+    @property
+    def name(self) -> str:
+        """Of its folder among the runs."""
+        group = "-".join(filter(None, (self.scale, self.setting, self.variant)))
+        return f"{self.column}/{group}/{self.method.replace('*', '-times-')}-seed{self.training.seed}"

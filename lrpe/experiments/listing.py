@@ -1,0 +1,48 @@
+"""The runs under a folder, and how each of them stands."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lrpe.training.record import Record
+
+FRESH = 300  # seconds since the last line, within which a run is taken to be under way
+
+
+def list_runs(runs: Path) -> list[dict[str, Any]]:
+    """Every folder with a config.yaml, in the order of their names."""
+    return [describe_run(file.parent, runs) for file in sorted(runs.rglob("config.yaml"))]
+
+
+def describe_run(folder: Path, runs: Path) -> dict[str, Any]:
+    lines = Record(folder, {}, writes=False).metrics()
+    written = max(file.stat().st_mtime for file in (folder / "metrics.jsonl", folder / "config.yaml") if file.exists())
+    return {
+        "name": str(folder.relative_to(runs)),
+        "status": status(folder, written),
+        "updates": f"{max((line['update'] for line in lines), default=0):,}",
+        "best": best(folder, lines),
+        "written": datetime.fromtimestamp(written, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def status(folder: Path, written: float) -> str:
+    if (folder / "results.json").exists():
+        return "done"
+    return "training" if time.time() - written < FRESH else "stopped"
+
+
+def best(folder: Path, lines: list[dict[str, Any]]) -> str:
+    """The figure that the best checkpoint was chosen by, with its name."""
+    update = (folder / "best").resolve().name.removeprefix("step-").lstrip("0")
+    metric = primary(folder)
+    found = [line for line in lines if f"validation {metric}" in line and str(line["update"]) == update]
+    return f"{metric} {found[0][f'validation {metric}']:.4g}" if found else ""
+
+
+def primary(folder: Path) -> str:
+    """The metric that a run is judged by."""
+    file = folder / "environment.json"
+    return json.loads(file.read_text(encoding="utf-8")).get("metric", "") if file.exists() else ""

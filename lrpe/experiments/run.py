@@ -1,0 +1,120 @@
+"""One experiment in one folder: trained or gone on with, then scored on every split, once."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lrpe.encodings.scaling import SCALINGS
+from lrpe.errors import LrpeError
+from lrpe.experiments.build import build_model, build_task, lengthened
+from lrpe.experiments.experiment import Experiment
+from lrpe.experiments.methods import find_method
+from lrpe.experiments.written import to_dict
+from lrpe.models.saved import load_model
+from lrpe.tasks.evaluate import evaluate
+from lrpe.tasks.task import Task
+from lrpe.training.loop import train
+from lrpe.training.processes import barrier, rank, world
+from lrpe.whole import write_whole
+
+Results = dict[str, dict[str, float]]  # metrics by split
+
+
+def run(experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
+    """Do what is left to do of an experiment; its results are in results.json of its folder, ``runs`` / its name."""
+    return run_in(runs / experiment.name, experiment, runs, device)
+
+
+def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
+    start = None
+    if experiment.start is not None:
+        run(experiment.start, runs, device)
+        start = runs / experiment.start.name / "best"
+    task = build_task(experiment)
+    model = build_model(experiment, task, start).to(device)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if rank() == 0:
+        save_tokenizer(task, folder / "tokenizer")
+    train(task, model, experiment.training, folder, to_dict(experiment), title(experiment), about(task))
+    if not (folder / "results.json").exists():
+        found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
+        if rank() == 0:
+            write_whole(folder / "results.json", json.dumps(found, indent=2))
+        barrier()
+    return read_results(folder)
+
+
+def score(experiment: Experiment, folder: Path, device: torch.device | str, task: Task | None = None) -> Results:
+    """The metrics of the best checkpoint on every split but the training one, and at the experiment's lengths."""
+    task = task or build_task(experiment)
+    model = load_model(folder / "best").to(device)
+    splits = [name for name in task.dataset.splits if name != "train"]
+    found = {split: score_split(experiment, task, model, split, device) for split in splits}
+    for times in experiment.lengths:
+        longer = lengthened(experiment, times)
+        found |= score_lengths(longer, build_task(longer), folder / "best", times, device)
+    return found
+
+
+def score_split(experiment: Experiment, task: Task, model: Any, split: str, device: Any) -> dict[str, float]:
+    training = experiment.training
+    size = training.evaluation_batch or training.optimization.batch
+    batches = task.batches(split, size, training=False, rank=rank(), world=world(), workers=training.workers)
+    return evaluate(task, model, islice(batches.epoch(0), experiment.scored or None), str(device))
+
+
+def score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
+    """The validation metrics at so many times the trained length, with each way to shrink α where there is an α."""
+    fewer = replace(experiment, training=replace(experiment.training, evaluation_batch=max(1, 32 // times)))
+    found = {}
+    for kind, changes in scalings(load_model(best).config, times):
+        model = load_model(best, **changes).to(device)
+        found[f"×{times}{kind}"] = score_split(fewer, task, model, "validation", device)
+    return found
+
+
+def scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The encoding as it is, and with each scaling of its angles."""
+    yield "", {}
+    first = config.layer_encoding(0)
+    if first.matrix not in ("unitary", "orthogonal") or first.rotated == 0 or first.angles != "geometric" or times == 1:
+        return
+    for kind in SCALINGS:
+        scaling = {"kind": kind, "factor": times} | (
+            {"length": config.max_position_embeddings} if kind == "yarn" else {}
+        )
+        yield f", {kind}", {"encoding": with_scaling(config.encoding, scaling)}
+
+
+def with_scaling(encoding: str | dict[str, Any], scaling: dict[str, Any]) -> dict[str, Any]:
+    return ({"name": encoding} if isinstance(encoding, str) else encoding) | {"scaling": scaling}
+
+
+def title(experiment: Experiment) -> str:
+    return f"{experiment.column}, {find_method(experiment.method).title}, seed {experiment.training.seed}"
+
+
+def about(task: Task) -> dict[str, Any]:
+    """What environment.json says beside the machine: the data with its hashes, and how the run is judged."""
+    return {"data": {"name": task.dataset.name, **task.dataset.facts}, "metric": task.metric, "better": task.better}
+
+
+def save_tokenizer(task: Task, folder: Path) -> None:
+    """Beside the run, for whoever generates with it or exports it."""
+    tokenizer = getattr(task, "tokenizer", None) or getattr(task.dataset, "tokenizer", None)
+    if tokenizer is not None and not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        tokenizer.save(folder)
+
+
+def read_results(folder: Path) -> Results:
+    file = folder / "results.json"
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LrpeError(f"{str(folder)!r} has no results that can be read: {error}. Train it to its end.") from error

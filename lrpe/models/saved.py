@@ -1,0 +1,52 @@
+"""Saved models of ours: where a run or a folder has one, and the class that it is of."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig
+from transformers.utils import logging
+
+from lrpe.errors import LrpeError, unknown_name
+from lrpe.models import auto
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.pair_classification import LrpeForPairClassification
+
+CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
+
+
+def find_model(source: Path) -> Path:
+    """The folder with the model: the one that is named, or the best or the last of a run."""
+    for folder in (source, source / "best", source / "last"):
+        if (folder / "config.json").is_file():
+            return folder
+    raise LrpeError(
+        f"A model's folder has a config.json, and a run has one in best or last; {str(source)!r} has neither."
+    )
+
+
+def load_model(folder: Path, **changes: Any) -> Any:
+    """The model of a folder, of the class that it was saved from; the changes are fields of its configuration."""
+    config = AutoConfig.from_pretrained(folder, **changes)
+    if not isinstance(config, LrpeConfig):
+        raise LrpeError(f"{str(folder)!r} holds a {config.model_type} model, which is not one of ours.")
+    name = (config.architectures or ["none"])[0]
+    if name not in CLASSES:
+        raise unknown_name("model class", name, CLASSES)
+    with quietly():
+        return CLASSES[name].from_pretrained(folder, config=config)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' bar for every file, and without its report of weights that a head does not share."""
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
