@@ -8,10 +8,11 @@ from pathlib import Path
 
 
 def write_whole(file: Path, text: str) -> None:
-    """No reader meets half of the file, and a writer that is stopped leaves the one that was there."""
+    """No reader meets half of the file, and a writer that is stopped, or a power cut, leaves the one that was there."""
     temporary = temporary_name(file)
     try:
         temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
@@ -36,3 +37,12 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 def temporary_name(path: Path) -> Path:
     """A hidden name beside it, of this process alone."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names of a folder, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -19,7 +19,8 @@ class Batches:
     In training the order of an epoch is a permutation drawn from (seed, epoch), and a last batch that is not full for
     all processes is left out; in evaluation the order is that of the split, and every sample comes to one process once.
     With ``copies`` each sample of an epoch comes so many times in a row, drawn anew (repeated augmentation, Hoffer et
-    al., 2020), and the epoch has as many samples as before, so fewer different ones.
+    al., 2020), and the epoch has as many samples as before, so fewer different ones. With a
+    ``limit`` only so many samples of the split are there, its first ones.
     """
 
     def __init__(
@@ -33,12 +34,14 @@ class Batches:
         world: int = 1,
         workers: int = 0,
         copies: int = 1,
+        limit: int = 0,
     ):
         require(size >= 1 and workers >= 0, f"A batch has one sample or more; got size={size}, workers={workers}.")
         require(0 <= rank < world, f"A process is one of 0 ... world - 1; got rank={rank}, world={world}.")
+        self.samples = min(len(split), limit) if limit else len(split)
         require(
-            not training or len(split) >= size * world,
-            f"An epoch has one full batch or more; got {len(split)} samples for {world} × {size}.",
+            not training or self.samples >= size * world,
+            f"An epoch has one full batch or more; got {self.samples} samples for {world} × {size}.",
         )
         self.split, self.size, self.collate, self.training = split, size, collate, training
         self.seed, self.rank, self.world, self.workers = seed, rank, world, workers
@@ -47,7 +50,7 @@ class Batches:
 
     def __len__(self) -> int:
         """Batches an epoch."""
-        whole, rest = divmod(len(self.split), self.size * self.world)
+        whole, rest = divmod(self.samples, self.size * self.world)
         return whole if self.training or rest == 0 else whole + 1
 
     def indices(self, epoch: int) -> Iterator[list[int]]:
@@ -56,7 +59,7 @@ class Batches:
             yield [draw.index for draw in batch]
 
     def draws(self, epoch: int) -> Iterator[list[Draw]]:
-        n, together = len(self.split), self.size * self.world
+        n, together = self.samples, self.size * self.world
         order = np.random.default_rng((self.seed, epoch)).permutation(n) if self.training else np.arange(n)
         for batch in range(len(self)):
             places = range(batch * together + self.rank, min((batch + 1) * together, n), self.world)

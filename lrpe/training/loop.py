@@ -1,28 +1,33 @@
 """The training loop: one process or many, resumed where it stopped, with the losses of a run that never did."""
 
 import math
-import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
-from tqdm import tqdm
+from torch import Tensor, nn
 
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError
 from lrpe.tasks.evaluate import evaluate, to_device
-from lrpe.tasks.task import Task
+from lrpe.tasks.task import Batch, Loss, Task
+from lrpe.training.bar import Bar
 from lrpe.training.checkpoint import load_checkpoint, save_checkpoint
-from lrpe.training.optimization import Optimization, clip_
-from lrpe.training.processes import rank, world
+from lrpe.training.history import History
+from lrpe.training.optimization import Optimization, scale_
+from lrpe.training.parallel import choose_parallel
+from lrpe.training.precision import Kind, Precision
+from lrpe.training.processes import on_first, rank, world
 from lrpe.training.record import Record
+from lrpe.training.steps import Steps, measure, validation_batches
+from lrpe.training.stopping import Stop, StoppedError
+from lrpe.training.watchers import Watcher, choose_watchers
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class Training:
         micro_batch: samples that a process takes at a time, adding up gradients; its whole share of the batch if 0.
         evaluate_every: updates between evaluations (and after the last); a checkpoint follows each.
         save_every: updates between checkpoints; as often as it is evaluated if 0.
-        evaluation_batch: samples of a batch in evaluation; as in training if 0.
-        evaluation_batches: at most so many batches of the validation split; all if 0.
+        evaluation_batch: samples that a process takes at a time in evaluation; as in training if 0.
+        evaluation_batches: at most so many times ``evaluation_batch`` samples of the validation split, over all
+            processes (so many batches, if that is 0); all of it if 0.
         precision: of the forward pass.
         seed: of the weights, the order of the data, and dropout.
         workers: processes that load data.
@@ -51,17 +57,13 @@ class Training:
     save_every: int = 0
     evaluation_batch: int = 0
     evaluation_batches: int = 0
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    precision: Kind = "float32"
     seed: int = 0
     workers: int = 0
     compile: bool = False
     checkpointing: bool = False
     parallel: Literal["ddp", "fsdp"] = "ddp"
     wandb: str | None = None
-
-
-class StoppedError(Exception):
-    """The run was asked to end, and has saved itself."""
 
 
 def train(
@@ -80,202 +82,190 @@ def train(
     return Loop(task, bare, training, Record(folder, config, rank() == 0, about), title).run()
 
 
+class Learned(NamedTuple):
+    """Of an update, over all processes: the mean loss, the gradient's norm, tokens or samples, whether to end."""
+
+    loss: float
+    norm: float
+    amount: float
+    stop: bool
+
+
 class Loop:
     def __init__(self, task: Task, bare: Any, training: Training, record: Record, title: str):
-        batch = training.optimization.batch
-        self.accumulated = accumulated(batch, training.micro_batch)
-        size = batch // world() // self.accumulated
         self.task, self.bare, self.training, self.record, self.title = task, bare, training, record, title
         self.device = next(bare.parameters()).device
         if training.checkpointing:
             bare.gradient_checkpointing_enable()
-        self.model = wrap(bare)
-        options = {"rank": rank(), "world": world(), "workers": training.workers}
-        self.batches = task.batches("train", size, training=True, seed=training.seed, **options)
-        self.validation = task.batches("validation", training.evaluation_batch or size, training=False, **options)
-        self.updates_per_epoch = len(self.batches) // self.accumulated
-        require(self.updates_per_epoch >= 1, f"An epoch has one full batch or more; got batch={batch}.")
-        self.plan = training.optimization.settled(self.updates_per_epoch)
-        self.optimizer = self.plan.build(self.model)
+        self.parallel = choose_parallel(training.parallel)
+        self.model = self.parallel.wrap(bare)
         self.forward: Any = torch.compile(self.model) if training.compile else self.model
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=training.precision == "float16")
-        self.update, self.best, self.found = 0, None, {}
-        self.stopping = False
+        self.precision = Precision(training.precision, self.device)
+        batch, seed, workers = training.optimization.batch, training.seed, training.workers
+        self.steps = Steps(task, batch, training.micro_batch, seed=seed, workers=workers)
+        limit = training.evaluation_batches * (training.evaluation_batch or batch)
+        self.validation = validation_batches(task, training.evaluation_batch or self.steps.size, limit, workers)
+        self.plan = training.optimization.settled(self.steps.updates_per_epoch)
+        self.optimizer = self.plan.build(self.model)
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.history, self.stop = History(record.folder), Stop()
+        self.watchers: list[Watcher] = []
+        self.update, self.saved, self.found, self.unit = 0, 0, {}, ""
+        self.best: tuple[int, float] | None = None  # the update, and its metric
 
     def run(self) -> dict[str, float]:
-        self.resume()
-        updates = self.plan.updates
-        with stop_politely(self), Bar(self.title, updates, self.update, rank() == 0) as bar:
-            steps = self.steps()
-            while self.update < updates:
-                started = time.perf_counter()
-                loss, norm = self.learn(steps)
-                self.update += 1
-                self.record.add(
-                    update=self.update, loss=loss, norm=norm, rate=self.rate, seconds=time.perf_counter() - started
-                )
-                bar.show(self.update, loss, self.found.get(self.task.metric), self.task.metric)
-                if self.due(self.training.evaluate_every):
-                    self.evaluate()
-                elif self.training.save_every and self.due(self.training.save_every):
-                    self.save(best=False)
-                if self.asked_to_stop() and self.update < updates:
-                    self.save(best=False)
-                    raise StoppedError(f"Stopped after update {self.update} and saved; the same command goes on.")
+        with self.record.alone():
+            self.resume()
+            if self.update < self.plan.updates:
+                with self.stop, self.watched(), Bar(self.title, self.plan.updates, self.update, rank() == 0) as bar:
+                    self.go_on(bar)
         return self.found
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        found = self.record.newest()
-        if found is None:
-            self.record.forget_after(0)
-            torch.manual_seed(self.training.seed + 1 + rank())
-            return
-        progress = load_checkpoint(found[0], self.model, self.optimizer)
-        self.update, self.best, self.found = progress["update"], progress["best"], progress["metrics"]
+        progress = on_first(self.history.newest)
+        for text in self.history.damaged:
+            print(f"{text} The one before it is used.", file=sys.stderr)
+            self.record.log(text)
+        if progress is not None:
+            self.update = self.saved = progress["update"]
+            self.best, self.found = progress["best"], progress["metrics"]
+            self.precision.restore(progress["precision"])
+            load_checkpoint(self.history.place(self.update), self.model, self.optimizer)
+            self.record.log(f"Resumed after update {self.update}.")
+            self.mark()
         self.record.forget_after(self.update)
-        self.record.log(f"Resumed after update {self.update} from {found[0].name}.")
 
-    def steps(self) -> Iterator[Any]:
-        """Batches from the one on that comes next, epoch after epoch; what does not fill an update is left out."""
-        epoch, start = divmod(self.update, self.updates_per_epoch)
-        while True:
-            whole = (self.updates_per_epoch - start) * self.accumulated
-            yield from islice(self.batches.epoch(epoch, start * self.accumulated), whole)
-            epoch, start = epoch + 1, 0
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        if self.record.writes:
+            project, config = self.training.wandb, self.record.config
+            self.watchers = choose_watchers(self.record.folder, self.update, project, self.title, config)
+        try:
+            yield
+        finally:
+            for watcher in self.watchers:
+                watcher.close()
 
-    def learn(self, steps: Iterator[Any]) -> tuple[float, float]:
-        """One update: the mean loss of its samples over all processes, and the norm of the gradient."""
+    def go_on(self, bar: Bar) -> None:
+        steps, every = self.steps.after(self.update), self.training.save_every
+        while self.update < self.plan.updates:
+            started = time.perf_counter()
+            learned = self.learn(steps)
+            self.update += 1
+            self.tell(loss=learned.loss, norm=learned.norm, rate=self.rate, seconds=time.perf_counter() - started)
+            bar.show(self.update, learned.amount, self.unit, {"loss": learned.loss} | self.headline)
+            if self.due(self.training.evaluate_every):
+                self.evaluate()
+            elif every and self.due(every):
+                self.save()
+            if learned.stop and self.update < self.plan.updates:
+                self.save()
+                raise StoppedError(f"Stopped after update {self.update} and saved; the same command goes on.")
+
+    def learn(self, steps: Iterator[Batch]) -> Learned:
+        """One update of the weights."""
+        seed_update(self.training.seed, self.update, self.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate_at(self.update)
+        total, count, amount, stop = self.differentiate(steps)
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        # Gradients are means over processes of scaled sums: this makes them that of the mean loss.
+        factor = world() / (count * self.precision.scale)
+        norm = scale_(gradients, factor.float(), self.plan.clip)
+        loss, norm, amount, stop = torch.stack([total / count, norm, amount, stop]).tolist()
+        accepted = self.precision.accept(norm)
+        if not math.isfinite(loss) or (accepted and not math.isfinite(norm)):
+            raise LrpeError(self.broken(loss, norm))
+        if accepted:
+            self.optimizer.step()
         self.optimizer.zero_grad()
-        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for step in range(self.accumulated):
-            with self.without_sync(step < self.accumulated - 1), self.autocast():
-                loss = self.task.loss(self.forward, to_device(next(steps), str(self.device)))
-                self.scaler.scale(loss.total).backward()
-            sums += torch.stack([loss.total.detach().double(), loss.count.to(self.device).double()])
+        return Learned(loss, norm, amount, bool(stop))
+
+    def differentiate(self, steps: Iterator[Batch]) -> Tensor:
+        """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
+        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        for step in range(self.steps.accumulated):
+            batch = next(steps)
+            amount, self.unit = measure(batch)
+            with self.parallel.step(self.model, last=step == self.steps.accumulated - 1):
+                loss = self.compute_loss(to_device(batch, str(self.device)))
+                self.backward(loss.total * self.precision.scale)
+            sums[0] += loss.total.detach()
+            sums[1] += loss.count
+            sums[2] += amount
+        sums[3] += self.stop.asked
         if dist.is_initialized():
             dist.all_reduce(sums)
-        mean = (sums[0] / sums[1]).item()
-        if not math.isfinite(mean):
-            raise LrpeError(self.broken(mean))
-        self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        scale = float(world() / sums[1])  # processes were averaged: this makes it the mean of all samples
-        for gradient in gradients:
-            gradient.mul_(scale)
-        norm = clip_(self.model.parameters(), self.plan.clip)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        return mean, norm
+        return sums
+
+    def compute_loss(self, batch: Batch) -> Loss:
+        with self.precision.autocast():
+            return self.task.loss(self.forward, batch)
+
+    def backward(self, total: Tensor) -> None:
+        total.backward()
 
     def evaluate(self) -> None:
-        limit = self.training.evaluation_batches
-        batches = self.validation.epoch(0)
-        some = (batch for _, batch in zip(range(limit), batches, strict=False)) if limit else batches
-        with self.autocast():
-            self.found = evaluate(self.task, self.model, some, str(self.device))
+        """Measure the model, and save it."""
+        with self.parallel.whole(self.model) as model, self.precision.autocast():
+            self.found = evaluate(self.task, model, self.validation.epoch(0), str(self.device))
         value = self.found[self.task.metric]
-        better = self.best is None or (value > self.best if self.task.better == "higher" else value < self.best)
-        self.best = value if better else self.best
-        self.record.add(update=self.update, **{f"validation {name}": figure for name, figure in self.found.items()})
-        self.record.log(
-            f"update {self.update}: " + ", ".join(f"{name} {figure:.4f}" for name, figure in self.found.items())
-        )
-        self.save(best=better)
+        if self.best is None or improves(value, self.best[1], self.task.better):
+            self.best = self.update, value
+        self.tell(**{f"validation {name}": figure for name, figure in self.found.items()})
+        shown = ", ".join(f"{name} {figure:.4f}" for name, figure in self.found.items())
+        self.record.log(f"update {self.update}: {shown}")
+        self.save()
 
-    def save(self, best: bool) -> None:
-        progress = {"update": self.update, "best": self.best, "metrics": self.found}
-        save_checkpoint(self.record.place(self.update), self.model, self.bare, self.optimizer, progress)
-        self.record.mark(self.update, best)
+    def save(self) -> None:
+        """Write a checkpoint, unless there is one of this update."""
+        if self.saved == self.update:
+            return
+        self.record.sync()
+        state = {"metrics": self.found, "precision": self.precision.state()}
+        progress = {"update": self.update, "best": self.best} | state
+        save_checkpoint(self.history.place(self.update), self.model, self.bare, self.optimizer, progress)
+        self.saved = self.update
+        self.mark()
+
+    def mark(self) -> None:
+        on_first(lambda: self.history.mark(self.update, None if self.best is None else self.best[0]))
+
+    def tell(self, **figures: float) -> None:
+        self.record.add(update=self.update, **figures)
+        for watcher in self.watchers:
+            watcher.add(self.update, figures)
 
     def due(self, every: int) -> bool:
         return self.update % every == 0 or self.update == self.plan.updates
 
-    def broken(self, mean: float) -> str:
+    def broken(self, loss: float, norm: float) -> str:
         before = [f"{line['loss']:.3f}" for line in self.record.metrics()[-5:] if "loss" in line]
+        epoch = self.update // self.steps.updates_per_epoch
         return (
-            f"The loss became {mean} at update {self.update + 1} (rate {self.rate:.2e}); before that it was "
-            f"{', '.join(before) or 'not measured'}. The last checkpoint is kept; try a lower rate, or clip."
+            f"The loss became {loss} and the norm of its gradient {norm} at update {self.update + 1} (epoch {epoch}, "
+            f"rate {self.rate:.2e}); the losses before were {', '.join(before) or 'not measured'}. The last checkpoint "
+            "is kept; try a lower rate, or clip."
         )
 
     @property
     def rate(self) -> float:
         return self.optimizer.param_groups[0]["lr"]
 
-    def asked_to_stop(self) -> bool:
-        """Whether any process was asked to."""
-        if not dist.is_initialized():
-            return self.stopping
-        asked = torch.tensor(float(self.stopping), device=self.device)
-        dist.all_reduce(asked)
-        return bool(asked > 0)
-
-    def autocast(self):
-        kinds = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-        dtype = kinds[self.training.precision]
-        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype)
-
-    def without_sync(self, more: bool):
-        return self.model.no_sync() if more and hasattr(self.model, "no_sync") else nullcontext()
+    @property
+    def headline(self) -> dict[str, float]:
+        return {self.task.metric: self.found[self.task.metric]} if self.found else {}
 
 
-def accumulated(batch: int, micro_batch: int) -> int:
-    """How many steps of each process make up a batch."""
-    share = batch // world()
-    micro = min(micro_batch or share, share)
-    require(
-        batch % world() == 0 and micro >= 1 and share % micro == 0,
-        f"Processes share a batch evenly and take their share in equal parts; got batch={batch}, processes={world()}, "
-        f"micro_batch={micro_batch}.",
-    )
-    return share // micro
+def improves(value: float, best: float, better: str) -> bool:
+    """Any figure is better than none, such as the correlation of a model that says the same of all samples."""
+    return math.isnan(best) or (value > best if better == "higher" else value < best)
 
 
-def wrap(model: nn.Module) -> Any:
-    """The model as it trains on all processes."""
-    return nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
-
-
-@contextmanager
-def stop_politely(loop: Loop) -> Iterator[None]:
-    """SIGTERM and Ctrl-C are obeyed after the update that is under way; a second Ctrl-C at once."""
-
-    def ask(*_: Any) -> None:
-        if loop.stopping:
-            raise KeyboardInterrupt
-        loop.stopping = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class Bar:
-    """A live bar on a terminal, and a line now and then elsewhere."""
-
-    def __init__(self, title: str, total: int, done: int, shown: bool):
-        self.title, self.total, self.shown = title, total, shown
-        live = shown and sys.stderr.isatty()
-        self.bar = tqdm(total=total, initial=done, desc=title, unit="update", dynamic_ncols=True) if live else None
-        self.last = time.monotonic()
-
-    def show(self, update: int, loss: float, figure: float | None, metric: str) -> None:
-        text = f"loss {loss:.3f}" + ("" if figure is None else f", {metric} {figure:.4g}")
-        if self.bar is not None:
-            self.bar.update(1)
-            self.bar.set_postfix_str(text)
-        elif self.shown and (time.monotonic() - self.last > 10 or update == self.total):
-            self.last = time.monotonic()
-            print(f"{self.title}: update {update} of {self.total}, {text}", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> "Bar":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self.bar is not None:
-            self.bar.close()
+def seed_update(seed: int, update: int, device: torch.device) -> None:
+    """All that is random in an update comes from the seed, its number and the process, so there is nothing to save."""
+    drawn = int(np.random.SeedSequence((seed, update, rank())).generate_state(1, np.uint64)[0] >> 1)
+    torch.default_generator.manual_seed(drawn)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(drawn)

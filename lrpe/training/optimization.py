@@ -1,12 +1,13 @@
 """How weights are learned: the optimiser, its rate over time, and what decays."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
@@ -99,8 +100,14 @@ def groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def clip_(parameters: Iterable[nn.Parameter], largest: float) -> float:
-    """The norm of the gradient; if it is above ``largest`` (and that is not 0) the gradient is scaled down to it."""
-    limit = largest if largest > 0 else math.inf
-    norm = nn.utils.clip_grad_norm_(list(parameters), limit)
-    return float(getattr(norm, "full_tensor", lambda: norm)())
+def scale_(gradients: list[Tensor], factor: Tensor, largest: float) -> Tensor:
+    """Multiply a gradient; if it is then longer than ``largest`` (and that is not 0), shorten it to that.
+
+    The norm that it had before it was shortened.
+    """
+    norm = nn.utils.get_total_norm(gradients)
+    norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm) * factor
+    if largest > 0:
+        factor = factor * (largest / (norm + 1e-6)).clamp(max=1)
+    torch._foreach_mul_(gradients, factor)  # type: ignore[attr-defined]
+    return norm

@@ -1,12 +1,16 @@
 """The processes of a run: alone, or those that torchrun started."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+from lrpe.errors import LrpeError
+
+Found = TypeVar("Found")
 
 
 @contextmanager
@@ -29,10 +33,8 @@ def joined() -> Iterator[torch.device]:
 
 def own_device() -> torch.device:
     """A GPU for each process of a machine; the CPU where there is none."""
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if torch.cuda.is_available() else CPU
-
-
-CPU = torch.device("cpu")
+    number = int(os.environ.get("LOCAL_RANK", 0))
+    return torch.device("cuda", number) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def rank() -> int:
@@ -48,10 +50,17 @@ def barrier() -> None:
         dist.barrier()
 
 
-def told_by_first(value: Any) -> Any:
-    """What the first process has found, on every process."""
+def on_first(act: Callable[[], Found]) -> Found:
+    """What the first process finds, on every process; and its error, so that none is left waiting for it."""
     if not dist.is_initialized():
-        return value
-    told = [value]
+        return act()
+    told: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            told[0] = act()
+        except LrpeError as error:
+            told[1] = str(error)
     dist.broadcast_object_list(told)
+    if told[1] is not None:
+        raise LrpeError(told[1])
     return told[0]

@@ -1,64 +1,81 @@
-"""A run is a folder: its configuration, its metrics, its log, its checkpoints, and links to the last and the best."""
+"""A run is a folder: its configuration, where it ran, its metrics and its log."""
 
 import json
-import os
 import platform
-import shutil
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from filelock import FileLock, Timeout
 
 from lrpe.errors import LrpeError, require
-from lrpe.training.checkpoint import find_checkpoints, read_progress
-from lrpe.whole import temporary_name, write_whole
+from lrpe.stamp import commit, cpu_model, installed_version
+from lrpe.training.processes import on_first
+from lrpe.training.writing import Lines, naming_failure
+from lrpe.whole import sync, write_whole
 
-KEPT = 2  # checkpoints beside the best
 # Fields that say how a run is computed, and not what it learns: these may change on the way.
 FREE = {"micro_batch", "workers", "compile", "checkpointing", "parallel", "wandb", "evaluation_batch"}
 
 
 class Record:
-    """The folder of a run. Only the first process writes to it."""
+    """The folder of a run, which the first process alone writes to.
+
+    ``about`` goes into environment.json, beside the versions and the machine: the hashes of the data, for one.
+    """
 
     def __init__(self, folder: Path, config: dict[str, Any], writes: bool = True, about: dict[str, Any] | None = None):
-        self.folder, self.checkpoints, self.writes = folder, folder / "checkpoints", writes
+        self.folder, self.config, self.writes = folder, config, writes
+        self.lines, self.text = Lines(folder / "metrics.jsonl"), Lines(folder / "train.log")
         if writes:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.check_config(config, about or {})
+            with naming_failure(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                self.begin(as_read(config), as_read(about or {}))
 
-    def check_config(self, config: dict[str, Any], about: dict[str, Any]) -> None:
+    def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
         """Write the configuration of a new run; of one that is there already, see that it is the same."""
-        file = self.folder / "config.yaml"
+        file, environment_file = self.folder / "config.yaml", self.folder / "environment.json"
         if not file.exists():
+            write_whole(environment_file, json.dumps(environment() | about, indent=2))
             write_whole(file, yaml.safe_dump(config, sort_keys=False))
-            write_whole(self.folder / "environment.json", json.dumps(environment() | about, indent=2))
             return
-        before = flattened(yaml.safe_load(file.read_text(encoding="utf-8")))
-        after = flattened(yaml.safe_load(yaml.safe_dump(config)))
-        compared = {key for key in before | after if key.rpartition(".")[2] not in FREE}
-        changed = sorted(key for key in compared if before.get(key) != after.get(key))
-        shown = ", ".join(f"{key}: {before.get(key)} there, {after.get(key)} now" for key in changed[:5])
-        require(not changed, f"{str(self.folder)!r} is a run of another configuration ({shown}). Name another folder.")
+        changed = differences(yaml.safe_load(file.read_text(encoding="utf-8")), config)
+        refused = [text for key, text in changed.items() if key.rpartition(".")[2] not in FREE]
+        shown = ", ".join(refused[:5])
+        require(not refused, f"{str(self.folder)!r} is a run of another configuration ({shown}). Name another folder.")
+        before = json.loads(environment_file.read_text(encoding="utf-8"))
+        changed |= differences({key: before.get(key) for key in about}, about)
+        for text in changed.values():
+            self.log(f"Changed since the run began: {text}.")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While no other run has this folder, such as processes that outlived the torchrun that started them."""
+        lock = FileLock(self.folder / ".lock")
+        on_first(lambda: take(lock, self.folder))
+        try:
+            yield
+        finally:
+            lock.release()
+            self.lines.close()
+            self.text.close()
 
     def log(self, text: str) -> None:
         if self.writes:
-            with (self.folder / "train.log").open("a", encoding="utf-8") as file:
-                file.write(text.rstrip() + "\n")
+            self.text.add(text.rstrip())
 
     def add(self, **values: Any) -> None:
         """A line of metrics.jsonl."""
         if self.writes:
-            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(values) + "\n")
+            self.lines.add(json.dumps(values))
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl; one that a power cut left half-written does not count."""
-        file = self.folder / "metrics.jsonl"
         found = []
-        for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        for line in self.lines.read():
             try:
                 found.append(json.loads(line))
             except ValueError:
@@ -68,41 +85,31 @@ class Record:
     def forget_after(self, update: int) -> None:
         """Drop the metrics of updates that are done again."""
         if self.writes:
-            kept = [line for line in self.metrics() if line["update"] <= update]
-            write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
+            self.lines.rewrite([json.dumps(line) for line in self.metrics() if line["update"] <= update])
 
-    def place(self, update: int) -> Path:
-        return self.checkpoints / f"step-{update:08d}"
-
-    def newest(self) -> tuple[Path, dict[str, Any]] | None:
-        """The newest checkpoint that is whole, and how far it is; a damaged one is named and passed over."""
-        for folder in find_checkpoints(self.checkpoints):
-            try:
-                return folder, read_progress(folder)
-            except LrpeError as error:
-                if self.writes:
-                    print(f"{error} The one before it is used.", file=sys.stderr)
-                    self.log(str(error))
-        return None
-
-    def mark(self, update: int, best: bool) -> None:
-        """``last``, and ``best`` if it is, now lead to this checkpoint; others that neither needs are removed."""
-        if not self.writes:
-            return
-        for name in ("last", "best") if best else ("last",):
-            link(self.folder / name, self.place(update))
-        needed = {(self.folder / name).resolve() for name in ("last", "best")}
-        for old in find_checkpoints(self.checkpoints)[KEPT:]:
-            if old.resolve() not in needed:
-                (old / "checkpoint.json").unlink()  # first it is no checkpoint any more
-                shutil.rmtree(old, ignore_errors=True)
+    def sync(self) -> None:
+        """Wait until it is on the disk: a checkpoint that follows has all the metrics before it."""
+        if self.writes:
+            sync(self.lines.file)
 
 
-def link(name: Path, target: Path) -> None:
-    temporary = temporary_name(name)
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.relpath(target, name.parent))
-    temporary.replace(name)
+def take(lock: FileLock, folder: Path) -> None:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise LrpeError(f"{str(folder)!r} is being trained by another process. End that one, or wait for it.") from None
+
+
+def as_read(values: dict[str, Any]) -> dict[str, Any]:
+    """As they are when they come back from a file: lists for tuples."""
+    return json.loads(json.dumps(values))
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    """Of each field that has changed, from what to what."""
+    old, new = flattened(before), flattened(after)
+    changed = sorted(key for key in old | new if old.get(key) != new.get(key))
+    return {key: f"{key}: {old.get(key)} there, {new.get(key)} now" for key in changed}
 
 
 def flattened(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -114,8 +121,6 @@ def flattened(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    from lrpe.stamp import commit, cpu_model, installed_version
-
     packages = ("lrpe", "torch", "transformers", "tokenizers", "numpy")
     return {
         **commit(),

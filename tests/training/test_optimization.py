@@ -6,7 +6,7 @@ import torch
 
 from lrpe import LrpeError
 from lrpe.models import LrpeForCausalLM
-from lrpe.training.optimization import Optimization, clip_, groups
+from lrpe.training.optimization import Optimization, groups, scale_
 from tests.models.tiny import tiny
 
 
@@ -40,13 +40,12 @@ def test_matrices_decay_and_norms_biases_and_angles_do_not():
     assert len(decaying) + len(others) == len(list(model.parameters()))
 
 
-def test_a_gradient_is_clipped_to_its_norm_or_let_be():
-    weight = torch.nn.Parameter(torch.zeros(4))
-    weight.grad = torch.full((4,), 2.0)
-    assert clip_([weight], 0.0) == pytest.approx(4)
-    assert weight.grad.norm() == pytest.approx(4)
-    clip_([weight], 1.0)
-    assert weight.grad.norm() == pytest.approx(1, rel=1e-3)
+def test_a_gradient_is_multiplied_and_shortened_or_let_be():
+    gradient = torch.full((4,), 2.0)
+    assert scale_([gradient], torch.tensor(0.5), 0.0) == pytest.approx(2)
+    assert gradient.norm() == pytest.approx(2)
+    assert scale_([gradient], torch.tensor(3.0), 1.0) == pytest.approx(6)
+    assert gradient.norm() == pytest.approx(1, rel=1e-3)
 
 
 def test_a_plan_that_cannot_be_is_named():

@@ -1,0 +1,33 @@
+"""Requests to end a run: SIGTERM and Ctrl-C."""
+
+import signal
+from typing import Any
+
+import torch.distributed as dist
+
+
+class StoppedError(Exception):
+    """The run was asked to end, and has saved itself."""
+
+
+class Stop:
+    """Whether the run was asked to end, which it does after the update that is under way.
+
+    A second Ctrl-C ends it at once, unless torchrun is there: it passes on to us what we have had from the terminal.
+    """
+
+    def __init__(self):
+        self.asked = False
+
+    def ask(self, number: int, *_: Any) -> None:
+        if self.asked and number == signal.SIGINT and not dist.is_initialized():
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __enter__(self) -> "Stop":
+        self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
