@@ -216,6 +216,10 @@ class LrpeConfig(PreTrainedConfig):
             "A decay counts steps along a sequence; position_layout='grid' has two axes. Pass decay=None.",
         )
 
+    @property
+    def position_axes(self) -> int:
+        return 2 if self.position_layout == "grid" else 1
+
     def layer_attention(self, layer: int) -> str:
         return self.of_layer("attention", layer)
 
@@ -227,7 +231,7 @@ class LrpeConfig(PreTrainedConfig):
             f"An encoding is a name, a dictionary, or a list with one of these for each layer; got {choice!r}.",
         )
         fields: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
-        name, axes = fields.pop("name", None), 2 if self.position_layout == "grid" else 1
+        name, axes = fields.pop("name", None), self.position_axes
         given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | fields
         given["length"] = fields.get("length") or self.max_position_embeddings
         if name != "per":  # PermuteFormer's layers are alike

@@ -8,8 +8,10 @@ from torch import Tensor
 from lrpe.errors import LrpeError, require
 
 
-def of_new_tokens(mask: Tensor, n: int, seen: int) -> Tensor | None:
+def of_new_tokens(mask: Tensor | None, n: int, seen: int) -> Tensor | None:
     """The mask of the last n tokens, (batch, n), of a mask that may speak of those before too; None if all are real."""
+    if mask is None:
+        return None
     require(
         mask.ndim == 2 and mask.shape[1] in (n, seen + n),
         lambda: (
@@ -27,7 +29,10 @@ def of_new_tokens(mask: Tensor, n: int, seen: int) -> Tensor | None:
 
 
 def packed_by(positions: Tensor | None) -> Tensor | None:
-    """Sequence numbers from positions (batch, n) that fall where another sequence begins; None if they never do."""
+    """Sequence numbers from positions (batch, n) that fall where another sequence begins; None if they never do.
+
+    A gap begins none, though it does in transformers: positions may be stretched, as they are for longer texts.
+    """
     if positions is None or positions.ndim != 2:
         return None
     falls = positions.diff(dim=-1) <= 0

@@ -138,19 +138,19 @@ class LrpeModel(LrpePreTrainedModel):
         ``position_ids`` that start anew, with no mask beside them.
         """
         check_kwargs(kwargs)
-        seq_idx = seq_idx if cu_seq_lens_q is None else None  # a collator may give both, and they say the same
-        if past_key_values is None and attention_mask is None and seq_idx is None and cu_seq_lens_q is None:
+        if cu_seq_lens_q is not None:
+            seq_idx = None  # a collator may give both, and they say the same
+        elif seq_idx is None and attention_mask is None and past_key_values is None:
             seq_idx = packed_by(position_ids)
             if input_ids is not None:
                 self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
         packed = seq_idx is not None or cu_seq_lens_q is not None
         x, position_ids = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
         cache = self.choose_cache(past_key_values, False if packed and use_cache is None else use_cache)
-        states: list[State | None] = [None] * len(self.layers) if cache is None else self.start(cache, len(x))
-        seen_before = 0 if cache is None else cache.get_seq_length()
-        mask = None if attention_mask is None else of_new_tokens(attention_mask, x.shape[1], seen_before)
-        axes = 2 if self.config.position_layout == "grid" else 1
+        mask = of_new_tokens(attention_mask, x.shape[1], 0 if cache is None else cache.get_seq_length())
+        states = self.start(cache, x.shape[0])
         decays = any(block.attention.decay.r is not None for block in self.layers)
+        axes = self.config.position_axes
         tokens = read_tokens(x, axes, position_ids, mask, seq_idx, cu_seq_lens_q, states[0], decays)
         x = x if self.absolute is None else self.absolute(x, place(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
@@ -214,8 +214,10 @@ class LrpeModel(LrpePreTrainedModel):
         )
         return cache
 
-    def start(self, cache: LrpeCache, batch: int) -> list[State | None]:
-        """The states of a cache; softmax layers of an empty one reserve the room that it asks for."""
+    def start(self, cache: LrpeCache | None, batch: int) -> list[State | None]:
+        """The states of a cache, or none; softmax layers of an empty one reserve the room that it asks for."""
+        if cache is None:
+            return [None] * len(self.layers)
         for layer, block in zip(cache.of_layers, self.layers, strict=True):
             reserves = cache.room and not torch.is_grad_enabled()  # what is written in place has no gradient
             if layer.state is None and reserves and isinstance(block.attention, SoftmaxAttention):

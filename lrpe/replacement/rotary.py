@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+from transformers.masking_utils import find_packed_sequence_indices
 
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import OddEven
@@ -28,12 +29,10 @@ class Positions(nn.Module):
 
 
 class PackedPositions(Positions):
-    """Also says which sequence a token belongs to: another begins wherever a position does not follow the last."""
+    """Also says which sequence a token belongs to, as the model's own masks do: a gap begins another as well."""
 
     def forward(self, x: Tensor, position_ids: Tensor) -> Place:
-        begins = position_ids.diff() != 1
-        packed = bool(begins.any())
-        return Place(position_ids, nn.functional.pad(begins, (1, 0)).cumsum(-1) if packed else None)
+        return Place(position_ids, find_packed_sequence_indices(position_ids))
 
 
 def rotary_of(model: Any) -> Any:

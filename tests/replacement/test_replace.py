@@ -245,6 +245,13 @@ def test_packed_sequences_are_told_by_positions_that_start_anew(swap):
     assert apart(packed, torch.cat(alone, 1)) < 1e-5
 
 
+def test_a_gap_in_the_positions_is_read_as_the_model_reads_it():
+    model, place = make("llama"), torch.cat([torch.arange(5), torch.arange(9, 16)])[None]
+    before = logits(model, text(rows=1), position_ids=place, use_cache=False)
+    ours = logits(replace_attention(model, "softmax"), text(rows=1), position_ids=place, use_cache=False)
+    assert apart(ours, before) < 1e-5
+
+
 def test_a_window_stays_when_the_rotary_encoding_alone_is_replaced():
     model = MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=4)).eval()
     before = logits(model, text())
