@@ -1,4 +1,4 @@
-"""The one exception that users catch."""
+"""The one exception that users catch, and the one that says that they asked for it."""
 
 import difflib
 from collections.abc import Callable, Iterable
@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterable
 
 class LrpeError(ValueError):
     """A broken law: the message gives the law, the values that break it and the way out."""
+
+
+class StoppedError(Exception):
+    """A run was asked to end, and has saved itself: the same command goes on."""
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:

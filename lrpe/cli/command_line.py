@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from lrpe.errors import LrpeError
+from lrpe.errors import LrpeError, StoppedError
 
 EXTRA_OF = {  # modules that the core does without
     "jsonargparse": "cli",
@@ -39,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LrpeError as error:
         print(f"lrpe: {error}", file=sys.stderr)
         return WRONG
+    except StoppedError as stopped:
+        print(f"lrpe: {stopped}", file=sys.stderr)
+        return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough, as in `lrpe verify | head -1`

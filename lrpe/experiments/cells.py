@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -46,26 +47,33 @@ def attempt(cell: Experiment, runs: Path, device: str) -> LrpeError | None:
 
 def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
     """So many at a time, each on one thread."""
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    context = get_context("spawn")
+    stopping = context.Event()
+    with ProcessPoolExecutor(processes, context, initializer=begin, initargs=(stopping,)) as pool:
         futures = {cell.name: pool.submit(attempt_alone, cell, runs, device) for cell in cells}
         try:
             watch(cells, runs, futures)
-        except BaseException:
-            stop_children(pool)
+        except BaseException:  # what is not begun never begins; what is under way saves itself and ends
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                process.terminate()
             raise
         return {name: str(error) for name, future in futures.items() if (error := future.result()) is not None}
 
 
-def stop_children(pool: ProcessPoolExecutor) -> None:
-    """What is under way saves itself and ends; what is not begun never begins."""
-    for process in active_children():
-        process.terminate()
-    pool.shutdown(cancel_futures=True)
+def begin(stopping: Any) -> None:
+    """A process that trains: on one thread, and told of the end by ``stopping``."""
+    global STOPPING
+    STOPPING = stopping
+    torch.set_num_threads(1)
+
+
+STOPPING: Any = None
 
 
 def attempt_alone(cell: Experiment, runs: Path, device: str) -> LrpeError | None:
-    torch.set_num_threads(1)
-    return attempt(cell, runs, device)
+    return None if STOPPING.is_set() else attempt(cell, runs, device)
 
 
 def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[LrpeError | None]"]) -> None:
