@@ -3,12 +3,13 @@
 import json
 import sys
 
-from lrpe.benchmarks import attention, decode, encoding, length
+from lrpe.benchmarks import attention, block, decode, encoding, length
 from lrpe.benchmarks.process import pin
 from lrpe.errors import LrpeError
 
 BENCHMARKS = {
     "attention": attention.measure,
+    "block": block.measure,
     "decode": decode.measure,
     "encoding": encoding.measure,
     "length": length.measure,

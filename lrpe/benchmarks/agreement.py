@@ -1,6 +1,6 @@
 """Two sides are timed only if they give the same answer: outputs and gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +33,11 @@ def check_agreement(names: tuple[str, str], sides: tuple[Side, Side], x: Tensor,
         "is allowed. Find out which is wrong before asking which is fast.",
     )
     return agreement
+
+
+def worst(agreements: Sequence[Agreement]) -> float:
+    """The largest of all the differences."""
+    return max(max(agreement.outputs, agreement.gradients) for agreement in agreements)
 
 
 def answer(side: Side, x: Tensor) -> tuple[Tensor, Tensor]:

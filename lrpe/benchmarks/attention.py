@@ -1,8 +1,7 @@
 """The cost of attention beside its peers: the sums, their memory, the block around them, and a decoding step."""
 
-import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,12 +11,13 @@ from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.frame import Frame
 from lrpe.attention.quadratic import quadratic_sum
-from lrpe.benchmarks.agreement import Agreement, check_agreement
-from lrpe.benchmarks.block import BlockSizes, check_blocks, measure_blocks
+from lrpe.benchmarks import block
+from lrpe.benchmarks.agreement import Agreement, check_agreement, worst
 from lrpe.benchmarks.decoding import check_steps, measure_steps
-from lrpe.benchmarks.lines import Line, compare, forward_and_backward, judge, line_table, missing
+from lrpe.benchmarks.lines import Line, compare, forward_and_backward, gathered, judge, missing
+from lrpe.benchmarks.measurement import Measurement
 from lrpe.benchmarks.memory import peak_allocated
-from lrpe.benchmarks.process import describe_settings, settings
+from lrpe.benchmarks.process import settings
 from lrpe.benchmarks.sum_peers import (
     Sum,
     SumPeer,
@@ -27,7 +27,7 @@ from lrpe.benchmarks.sum_peers import (
     softmax_written_out,
 )
 from lrpe.benchmarks.timing import busy
-from lrpe.stamp import describe, stamp
+from lrpe.stamp import stamp
 
 Goals = dict[int, float]  # by length
 
@@ -47,7 +47,7 @@ class Sizes:
     memory: Goals
     softmax: Goals
     step: Goals
-    block: BlockSizes
+    block: block.BlockSizes
 
 
 FULL = Sizes(
@@ -59,7 +59,7 @@ FULL = Sizes(
     memory={2048: 6, 8192: 6},
     softmax={512: 0.17, 2048: 0.045},
     step={8192: 0.07, 32768: 0.012},
-    block=BlockSizes((4, 8, 512, 64)),
+    block=block.FULL,
 )
 QUICK = Sizes(
     heads=2,
@@ -70,24 +70,49 @@ QUICK = Sizes(
     memory={64: 6, 128: 6},
     softmax={32: 0.17, 64: 0.045},
     step={64: 0.07, 128: 0.012},
-    block=BlockSizes((2, 2, 32, 16)),
+    block=block.QUICK,
 )
 
 
 @dataclass(frozen=True)
-class AttentionResult:
-    quick: bool
-    rounds: int
-    settings: dict[str, Any]
-    stamp: dict[str, Any]
-    lines: list[Line]
+class AttentionResult(Measurement):
+    benchmark = "attention"
     agreements: list[Agreement]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"benchmark": "attention", **asdict(self)}
+    def title(self) -> list[str]:
+        return [
+            "Attention: time ÷ a peer's time, side by side in float32; less is better.",
+            f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
+        ]
 
-    def __str__(self) -> str:
-        return "\n\n".join([heading(self), line_table(self.lines, judged=not self.quick), "\n".join(remarks(self))])
+    def remarks(self) -> list[str]:
+        return [
+            "Before they were timed, all sides gave the right outputs and gradients, to "
+            f"{worst(self.agreements):.0e} of the largest.",
+            *ABOUT_SUMS,
+            *block.ABOUT_BLOCKS,
+            "A step without 'whole' is the sum alone, as SDPA's is: S ← S + k vᵀ and q S.",
+            *absent(self.lines),
+            *busy(min(line.processor_share for line in self.lines)),
+        ]
+
+
+ABOUT_SUMS = (
+    "SDPA is softmax attention, another function at the same task; it and we were each checked against our matrix.",
+    "Extra memory is all that is allocated beyond q, k, v and the output's gradient; the output and the gradients",
+    "of q, k and v are four of the tensors counted.",
+)
+
+
+def absent(lines: Sequence[Line]) -> list[str]:
+    """Which peers are not installed, and the way out."""
+    names = sorted({line.row.partition(" ÷ ")[2] for line in lines if line.verdict == "missing"})
+    if not names:
+        return []
+    return [
+        f"missing: {' and '.join(names)} not installed. fla-core comes with pip install 'lrpe[bench]'; "
+        "pytorch-fast-transformers must be built from its source."
+    ]
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
@@ -96,11 +121,8 @@ def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
     sizes = QUICK if quick else FULL
     marks = stamp("fla-core", "pytorch-fast-transformers")
     peers = causal_peers()
-    agreements = [*check_sums(sizes, peers), *check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
-    lines = []
-    for line in measure_lines(sizes, peers, rounds):
-        print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
-        lines.append(line)
+    agreements = [*check_sums(sizes, peers), *block.check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
+    lines = gathered(measure_lines(sizes, peers, rounds))
     return AttentionResult(quick, rounds, settings(), marks, lines, agreements)
 
 
@@ -112,7 +134,7 @@ def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[L
     for n, goal in sizes.memory.items():
         yield measure_memory(n, goal, sizes)
     yield from measure_sum(BIDIRECTIONAL, our_sum, "SDPA", softmax_everywhere, sizes.softmax, sizes, rounds)
-    yield from measure_blocks(sizes.block, rounds)
+    yield from block.measure_blocks(sizes.block, rounds)
     yield from measure_steps(sizes.heads, sizes.dim, sizes.step, rounds)
 
 
@@ -169,37 +191,3 @@ def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 def on_stack(compute: Any, *rest: Any):
     """A function of q, k and v as one of the tensor that holds all three."""
     return lambda x: compute(*x.unbind(0), *rest)
-
-
-def heading(result: AttentionResult) -> str:
-    lines = [
-        "Attention: time ÷ a peer's time, side by side in float32; less is better.",
-        f"Medians of {result.rounds} interleaved rounds, quartiles in brackets.",
-        describe(result.stamp),
-        describe_settings(result.settings),
-    ]
-    if result.quick:
-        lines.append("Quick: the shapes are tiny, so these figures say that it runs and nothing about speed.")
-    return "\n".join(lines)
-
-
-def remarks(result: AttentionResult) -> list[str]:
-    agreed = max(max(agreement.outputs, agreement.gradients) for agreement in result.agreements)
-    lines = [
-        f"Before they were timed, all sides gave the right outputs and gradients, to {agreed:.0e} of the largest.",
-        "SDPA is softmax attention, another function at the same task; it and we were each checked against our matrix.",
-        "Extra memory is all that is allocated beyond q, k, v and the output's gradient; the output and the gradients",
-        "of q, k and v are four of the tensors counted.",
-        "A block is φ, P, Λ, the bidirectional sum and the normaliser, on ready q, k, v; Base's is without P and Λ.",
-        "Base's by hand is the fastest that we can write, so that no ratio to Base's is bought by slowing it.",
-        "A block with a goal makes its table in the call, once for q and k, as a layer does, with α fixed.",
-        "A step without 'whole' is the sum alone, as SDPA's is: S ← S + k vᵀ and q S.",
-    ]
-    absent = sorted({line.row.partition(" ÷ ")[2] for line in result.lines if line.verdict == "missing"})
-    if absent:
-        lines.append(f"missing: {' and '.join(absent)} not installed. {ways_out()}")
-    return lines + busy(min(line.processor_share for line in result.lines))
-
-
-def ways_out() -> str:
-    return "fla-core comes with pip install 'lrpe[bench]'; pytorch-fast-transformers must be built from its source."

@@ -11,13 +11,16 @@ from lrpe.attention.feature_map import EluPlusOne
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
 from lrpe.attention.summation import Bidirectional, Quadratic
-from lrpe.benchmarks.agreement import Agreement, check_agreement
-from lrpe.benchmarks.lines import Line, Run, compare, forward_and_backward, line_of
+from lrpe.benchmarks.agreement import Agreement, check_agreement, worst
+from lrpe.benchmarks.lines import Line, Run, compare, forward_and_backward, gathered, line_of
+from lrpe.benchmarks.measurement import Measurement
+from lrpe.benchmarks.process import settings
 from lrpe.benchmarks.sum_peers import Sum
-from lrpe.benchmarks.timing import Task, interleave
+from lrpe.benchmarks.timing import Task, busy, interleave
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.positions import sequence
+from lrpe.stamp import stamp
 
 GOALS = {"RoPE": 1.08, "Type 1": 1.55, "Type 2": 1.15, "Type 3": 1.20}
 NAMES = {"RoPE": "rope", "Type 1": "type1", "Type 2": "type2", "Type 3": "type3"}
@@ -30,6 +33,41 @@ PHI, SUMMATION = EluPlusOne(), Bidirectional()
 class BlockSizes:
     shape: tuple[int, int, int, int]  # batch, heads, n, head_dim
     goals: dict[str, float] = field(default_factory=lambda: dict(GOALS))
+
+
+FULL, QUICK = BlockSizes((4, 8, 512, 64)), BlockSizes((2, 2, 32, 16))
+ABOUT_BLOCKS = (
+    "A block is φ, P, Λ, the bidirectional sum and the normaliser, on ready q, k, v; Base's is without P and Λ.",
+    "Base's by hand is the fastest that we can write, so that no ratio to Base's is bought by slowing it.",
+    "A block with a goal makes its table in the call, once for q and k, as a layer does, with α fixed.",
+)
+
+
+@dataclass(frozen=True)
+class BlockResult(Measurement):
+    benchmark = "block"
+    agreements: list[Agreement]
+
+    def title(self) -> list[str]:
+        return [
+            "The attention block of each encoding, forward + backward in float32: time ÷ Base's; less is better.",
+            f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
+        ]
+
+    def remarks(self) -> list[str]:
+        return [
+            "Before they were timed, all blocks gave the outputs and gradients of their matrix, to "
+            f"{worst(self.agreements):.0e} of the largest.",
+            *ABOUT_BLOCKS,
+            *busy(min(line.processor_share for line in self.lines)),
+        ]
+
+
+def measure(quick: bool = False, rounds: int | None = None) -> BlockResult:
+    """Check every block against its matrix, then time them beside Base's. ``quick`` takes tiny shapes."""
+    rounds, sizes, marks = rounds or (2 if quick else 15), QUICK if quick else FULL, stamp()
+    agreements = list(check_blocks(sizes))
+    return BlockResult(quick, rounds, settings(), marks, gathered(measure_blocks(sizes, rounds)), agreements)
 
 
 def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:

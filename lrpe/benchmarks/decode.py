@@ -1,18 +1,18 @@
 """A whole language model that reads a prompt and writes on: linear attention beside softmax with a static cache."""
 
-import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lrpe.benchmarks.lines import Line, judge, line_from, line_of, line_table
-from lrpe.benchmarks.process import describe_settings, settings
+from lrpe.benchmarks.lines import Line, gathered, judge, line_from, line_of
+from lrpe.benchmarks.measurement import Measurement
+from lrpe.benchmarks.process import settings
 from lrpe.benchmarks.timing import Task, busy, clock, interleave, summarise
 from lrpe.errors import require
-from lrpe.stamp import describe, stamp
+from lrpe.stamp import stamp
 
 TOLERANCE = 1e-3  # of float32 logits, relative to the largest: token by token against the whole text at once
 
@@ -35,20 +35,28 @@ BLOCKS = 8  # the tokens are written in so many turns, one side beside the other
 
 
 @dataclass(frozen=True)
-class DecodeResult:
-    quick: bool
-    rounds: int
-    settings: dict[str, Any]
-    stamp: dict[str, Any]
+class DecodeResult(Measurement):
+    benchmark = "decode"
     sizes: Sizes
-    lines: list[Line]
     agreement: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"benchmark": "decode", **asdict(self)}
+    def title(self) -> list[str]:
+        layers, width, heads, inner = self.sizes.layers, self.sizes.width, self.sizes.heads, self.sizes.inner
+        return [
+            "A language model at work: linear attention's time ÷ softmax's, in float32; less is better.",
+            f"{layers} layers, width {width}, {heads} heads, feed-forward {inner}, gated, batch 1.",
+            f"Medians of {self.rounds} prompts and of {BLOCKS} turns of tokens, quartiles in brackets.",
+        ]
 
-    def __str__(self) -> str:
-        return "\n\n".join([heading(self), line_table(self.lines, judged=not self.quick), "\n".join(remarks(self))])
+    def remarks(self) -> list[str]:
+        sizes = self.sizes
+        flops = 2 * sizes.prompt * sizes.layers * (4 * sizes.width**2 + 3 * sizes.width * sizes.inner)
+        return [
+            "Linear is LrpeConfig() at these sizes; softmax the same with SDPA, RoPE, no decay, and a cache reserved.",
+            f"Before they were timed, both gave the whole text's logits from their caches, to {self.agreement:.0e}.",
+            f"Both multiply by the same weights: {flops / 1e9:.0f} GFLOP for the prompt, which no attention can save.",
+            *busy(min(line.processor_share for line in self.lines)),
+        ]
 
 
 @torch.inference_mode()
@@ -59,10 +67,8 @@ def measure(quick: bool = False, rounds: int | None = None) -> DecodeResult:
     for vocabulary in sizes.vocabularies:
         sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")}
         apart = max(apart, *(check_cache(model, vocabulary) for model in sides.values()))
-        for line in measure_sides(sides, vocabulary, sizes, rounds):
-            print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
-            lines.append(line)
-    return DecodeResult(quick, rounds, settings(), marks, sizes, lines, apart)
+        lines += gathered(measure_sides(sides, vocabulary, sizes, rounds))
+    return DecodeResult(quick, rounds, settings(), marks, lines, sizes, apart)
 
 
 def build(kind: str, vocabulary: int, sizes: Sizes):
@@ -134,28 +140,3 @@ def empty_cache(model: Any, room: int):
 
 def draw(vocabulary: int, n: int) -> Tensor:
     return torch.randint(vocabulary, (1, n), generator=torch.Generator().manual_seed(0))
-
-
-def heading(result: DecodeResult) -> str:
-    sizes = result.sizes
-    lines = [
-        "A language model at work: linear attention's time ÷ softmax's, in float32; less is better.",
-        f"{sizes.layers} layers, width {sizes.width}, {sizes.heads} heads, feed-forward {sizes.inner}, gated, batch 1.",
-        f"Medians of {result.rounds} prompts and of {BLOCKS} turns of tokens, quartiles in brackets.",
-        describe(result.stamp),
-        describe_settings(result.settings),
-    ]
-    if result.quick:
-        lines.append("Quick: the model is tiny, so these figures say that it runs and nothing about speed.")
-    return "\n".join(lines)
-
-
-def remarks(result: DecodeResult) -> list[str]:
-    sizes = result.sizes
-    flops = 2 * sizes.prompt * sizes.layers * (4 * sizes.width**2 + 3 * sizes.width * sizes.inner)
-    return [
-        "Linear is LrpeConfig() at these sizes; softmax is the same with SDPA, RoPE, no decay, and a cache reserved.",
-        f"Before they were timed, both gave the logits of the whole text from their caches, to {result.agreement:.0e}.",
-        f"Both multiply by the same weights: {flops / 1e9:.0f} GFLOP for the prompt, which no attention can save.",
-        *busy(min(line.processor_share for line in result.lines)),
-    ]

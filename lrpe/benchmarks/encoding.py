@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,16 +10,17 @@ from torch import Tensor
 
 from lrpe.aligned import in_columns
 from lrpe.benchmarks.agreement import Agreement, check_agreement
-from lrpe.benchmarks.lines import Line, line_from, line_table
+from lrpe.benchmarks.lines import Line, line_from
+from lrpe.benchmarks.measurement import Measurement
 from lrpe.benchmarks.peers import Peer, rotary_peers
-from lrpe.benchmarks.process import describe_settings, settings
+from lrpe.benchmarks.process import settings
 from lrpe.benchmarks.timing import Figure, Task, busy, interleave
 from lrpe.encodings.basis import Basis, OddEven
 from lrpe.encodings.family import encoding
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine
 from lrpe.positions import sequence
-from lrpe.stamp import describe, stamp
+from lrpe.stamp import stamp
 
 Shape = tuple[int, int, int, int]  # batch, heads, n, head_dim
 Apply = Callable[[Tensor], Tensor]
@@ -66,20 +67,22 @@ class ShapeResult:
 
 
 @dataclass(frozen=True)
-class EncodingResult:
-    quick: bool
-    rounds: int
-    settings: dict[str, Any]
-    stamp: dict[str, Any]
+class EncodingResult(Measurement):
+    benchmark = "encoding"
     shapes: list[ShapeResult]
-    lines: list[Line]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"benchmark": "encoding", **asdict(self)}
+    def title(self) -> list[str]:
+        return [
+            "Encoding a float32 tensor: forward in copies of it, forward + backward in units of two copies.",
+            f"Medians of {self.rounds} interleaved rounds, quartiles in brackets; tables are ready unless it says so.",
+            "Type 1 writes twice as many features as it reads, so that 1.5 is the least it can cost.",
+        ]
 
-    def __str__(self) -> str:
-        goals = line_table(self.lines, judged=not self.quick)
-        return "\n\n".join([heading(self), *map(shape_table, self.shapes), goals])
+    def tables(self) -> list[str]:
+        return [*map(shape_table, self.shapes), *super().tables()]
+
+    def remarks(self) -> list[str]:
+        return busy(min(shape.processor_share for shape in self.shapes))
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
@@ -89,7 +92,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
     cases = QUICK if quick else CASES
     shapes = [measure_case(case, rounds) for case in cases]
     lines = [line for case, result in zip(cases, shapes, strict=True) for line in judged(case, result)]
-    return EncodingResult(quick, rounds, settings(), marks, shapes, lines)
+    return EncodingResult(quick, rounds, settings(), marks, lines, shapes)
 
 
 def measure_case(case: Case, rounds: int) -> ShapeResult:
@@ -194,25 +197,12 @@ def scores_of(apply: Apply) -> Apply:
     return scores
 
 
-def heading(result: EncodingResult) -> str:
-    lines = [
-        "Encoding a float32 tensor: forward in copies of it, forward + backward in units of two copies.",
-        f"Medians of {result.rounds} interleaved rounds, quartiles in brackets; tables are ready unless it says so.",
-        "Type 1 writes twice as many features as it reads, so that 1.5 is the least it can cost.",
-        describe(result.stamp),
-        describe_settings(result.settings),
-    ]
-    if result.quick:
-        lines.append("Quick: the shapes are tiny, so these figures say that it runs and nothing about speed.")
-    return "\n".join(lines)
-
-
 def shape_table(result: ShapeResult) -> str:
     rows = [[row.name, show(row, row.forward), show(row, row.both)] for row in result.rows]
     lines = [in_columns([str(result.shape), "forward", "forward + backward"], rows)]
     if any(row.forward is None for row in result.rows):
         lines.append("missing: not installed; pip install 'lrpe[bench]'")
-    return "\n".join(lines + busy(result.processor_share))
+    return "\n".join(lines)
 
 
 def show(row: Row, figure: Figure | None) -> str:

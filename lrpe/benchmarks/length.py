@@ -3,12 +3,11 @@
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from math import log
-from statistics import linear_regression, median
+from statistics import linear_regression
 from time import perf_counter, process_time
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,15 +17,16 @@ from lrpe.attention.feature_map import EluPlusOne
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.attention.summation import Causal, Quadratic, Summation
-from lrpe.benchmarks.agreement import Agreement, check_agreement
-from lrpe.benchmarks.lines import Line, judge, line_table
+from lrpe.benchmarks.agreement import Agreement, check_agreement, worst
+from lrpe.benchmarks.lines import Line, judge
+from lrpe.benchmarks.measurement import Measurement
 from lrpe.benchmarks.memory import peak_resident
-from lrpe.benchmarks.process import describe_settings, settings
-from lrpe.benchmarks.sum_peers import Sum, softmax_causal
-from lrpe.benchmarks.timing import busy, clock, no_collections
+from lrpe.benchmarks.process import settings
+from lrpe.benchmarks.sum_peers import Sum, softmax_causal, softmax_written_out
+from lrpe.benchmarks.timing import busy, clock, no_collections, quartiles
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
-from lrpe.stamp import describe, stamp
+from lrpe.stamp import stamp
 
 TIME_GOAL, MEMORY_GOAL, MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
 SEGMENTS, ONE_CALL, SOFTMAX, MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
@@ -54,64 +54,72 @@ QUICK_LONGEST = 8
 
 @dataclass(frozen=True)
 class Point:
-    """One forward pass of a side over ``length`` tokens; ``bytes`` is None where the system does not tell."""
+    """One forward pass of a side over ``length`` tokens, its time with quartiles; no ``bytes`` if none were told."""
 
     side: str
     length: int
     seconds: float
+    low: float
+    high: float
     bytes: int | None
 
 
 @dataclass(frozen=True)
-class LengthResult:
-    quick: bool
-    rounds: int
+class LengthResult(Measurement):
+    benchmark = "length"
     heads: int
     dim: int
     segment: int
-    settings: dict[str, Any]
-    stamp: dict[str, Any]
     points: list[Point]
     exponents: dict[str, float]
-    lines: list[Line]
+    memory_exponents: dict[str, float]
     agreements: list[Agreement]
     processor_share: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"benchmark": "length", **asdict(self)}
+    def title(self) -> list[str]:
+        return [
+            f"A causal forward pass, {self.heads} heads of {self.dim}, Type 2, PlainDelta, float32: "
+            "time, and memory above the process's baseline with q, k and v counted.",
+            f"Medians of {self.rounds} interleaved rounds. Segments have {self.segment} tokens and hand on the state.",
+        ]
 
-    def __str__(self) -> str:
-        return "\n\n".join([heading(self), point_table(self), line_table(self.lines), "\n".join(remarks(self))])
+    def tables(self) -> list[str]:
+        return [point_table(self), *super().tables()]
+
+    def remarks(self) -> list[str]:
+        return [
+            f"Each side gave the outputs and gradients of its matrix, to {worst(self.agreements):.0e} of the largest.",
+            "SDPA is softmax attention. Exponents of time and memory are fitted to each side's four longest texts.",
+            *busy(self.processor_share),
+        ]
 
 
 @torch.no_grad()
 def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> LengthResult:
     """Time and memory of a causal forward pass with Type 2, up to 2^longest tokens. ``quick`` takes a few hundred."""
     sizes, longest = (QUICK, QUICK_LONGEST) if quick else (FULL, longest)
-    rounds = rounds or (2 if quick else 5)
+    rounds, marks = rounds or (2 if quick else 5), stamp()
     agreements = list(check(sizes))
     sides, start, start_busy = sides_of(sizes, longest), perf_counter(), process_time()
     memory = {(side, n): measure_memory(side, n, run, sizes) for side, n, run in sides}
     seconds = measure_seconds(sides, rounds, sizes)
     share = (process_time() - start_busy) / (perf_counter() - start)
-    points = [Point(side, n, median(seconds[side, n]), memory[side, n]) for side, n, _ in sides]
-    names = list(dict.fromkeys(side for side, *_ in sides))
-    exponents = {name: exponent([point for point in points if point.side == name]) for name in names}
+    points = [point_of(side, n, seconds[side, n], memory[side, n]) for side, n, _ in sides]
     lines = [line for name in (SEGMENTS, ONE_CALL) for line in judge_doublings(name, points, sizes)]
-    lines += judge_million(points)
     return LengthResult(
-        quick,
-        rounds,
-        sizes.heads,
-        sizes.dim,
-        2**sizes.segment,
-        settings(),
-        stamp(),
-        points,
-        exponents,
-        lines,
-        agreements,
-        share,
+        quick=quick,
+        rounds=rounds,
+        settings=settings(),
+        stamp=marks,
+        lines=[*lines, *judge_million(points)],
+        heads=sizes.heads,
+        dim=sizes.dim,
+        segment=2**sizes.segment,
+        points=points,
+        exponents=exponents_of(points, "seconds"),
+        memory_exponents=exponents_of(points, "bytes"),
+        agreements=agreements,
+        processor_share=share,
     )
 
 
@@ -149,7 +157,7 @@ def in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
 
 
 def check(sizes: Sizes) -> Iterator[Agreement]:
-    """In one call, and in segments of a few tokens, against the matrix."""
+    """In one call, and in segments of a few tokens, against the matrix; and SDPA against its own."""
     encode = encoding("type2", sizes.dim)
     x = torch.stack(draw(256, sizes))
     sides = {ONE_CALL: in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
@@ -158,6 +166,8 @@ def check(sizes: Sizes) -> Iterator[Agreement]:
         for name, side in sides.items():
             both = (lambda x, side=side: side(*x.unbind(0)), lambda x: matrix(*x.unbind(0)))
             yield check_agreement((name, MATRIX), both, x, 1e-4, "outputs")
+        both = (lambda x: softmax_causal(*x.unbind(0)), lambda x: softmax_written_out(*x.unbind(0), causal=True))
+        yield check_agreement((SOFTMAX, "its matrix"), both, x, 1e-4, "outputs")
 
 
 def draw(n: int, sizes: Sizes) -> list[Tensor]:
@@ -198,18 +208,32 @@ def time_for(least: float, run: Callable[[], object]) -> float:
     return (clock() - start) / calls
 
 
-def exponent(points: Sequence[Point]) -> float:
-    """b in time ∝ n^b, over the four longest."""
-    longest = points[-4:]
-    return linear_regression([log(p.length) for p in longest], [log(p.seconds) for p in longest]).slope
+def point_of(side: str, n: int, seconds: Sequence[float], held: int | None) -> Point:
+    low, middle, high = quartiles(seconds)
+    return Point(side, n, middle, low, high, held)
+
+
+def exponents_of(points: Sequence[Point], field: str) -> dict[str, float]:
+    """The exponent of each side's seconds or bytes, where it has two that are known."""
+    known: dict[str, list[tuple[int, float]]] = {point.side: [] for point in points}
+    for point in points:
+        if value := getattr(point, field):
+            known[point.side].append((point.length, value))
+    return {side: exponent(pairs) for side, pairs in known.items() if len(pairs) > 1}
+
+
+def exponent(pairs: Sequence[tuple[int, float]]) -> float:
+    """b in value ∝ n^b, over the four longest."""
+    longest = pairs[-4:]
+    return linear_regression([log(n) for n, _ in longest], [log(value) for _, value in longest]).slope
 
 
 def judge_doublings(side: str, points: Sequence[Point], sizes: Sizes) -> Iterator[Line]:
     judged = [point for point in points if point.side == side and point.length >= 2**sizes.judged]
     for shorter, longer in pairwise(judged):
         at = f"2^{shorter.length.bit_length() - 1} → 2^{longer.length.bit_length() - 1}"
-        time = longer.seconds / shorter.seconds
-        yield Line(f"time, {side}", at, TIME_GOAL, judge(time, TIME_GOAL), time, seconds=longer.seconds)
+        time, low, high = longer.seconds / shorter.seconds, longer.low / shorter.high, longer.high / shorter.low
+        yield Line(f"time, {side}", at, TIME_GOAL, judge(time, TIME_GOAL), time, low, high, longer.seconds)
         if shorter.bytes and longer.bytes is not None:
             memory = longer.bytes / shorter.bytes
             yield Line(f"memory, {side}", at, MEMORY_GOAL, judge(memory, MEMORY_GOAL), memory)
@@ -224,39 +248,21 @@ def judge_million(points: Sequence[Point]) -> Iterator[Line]:
             )
 
 
-def heading(result: LengthResult) -> str:
-    lines = [
-        f"A causal forward pass, {result.heads} heads of {result.dim}, Type 2, PlainDelta, float32: "
-        "time, and memory above the process's baseline with q, k and v counted.",
-        f"Medians of {result.rounds} interleaved rounds. Segments have {result.segment} tokens and hand on the state.",
-        describe(result.stamp),
-        describe_settings(result.settings),
-    ]
-    if result.quick:
-        lines.append("Quick: the lengths are tiny, so these figures say that it runs and nothing about speed.")
-    return "\n".join(lines)
-
-
 def point_table(result: LengthResult) -> str:
     """A row a length; for each side its milliseconds and its MiB."""
     names, lengths = list(result.exponents), sorted({point.length for point in result.points})
     found = {(point.side, point.length): point for point in result.points}
     header = ["tokens", *(f"{name}: {unit}" for name in names for unit in ("ms", "MiB"))]
     rows = [[str(n), *(cell for name in names for cell in cells(found.get((name, n))))] for n in lengths]
-    slopes = ["time ∝ n^", *(cell for name in names for cell in (f"{result.exponents[name]:.2f}", ""))]
-    return in_columns(header, [*rows, slopes])
+    fitted = ["∝ n^", *(slope(by, name) for name in names for by in (result.exponents, result.memory_exponents))]
+    return in_columns(header, [*rows, fitted])
+
+
+def slope(exponents: dict[str, float], side: str) -> str:
+    return f"{exponents[side]:.2f}" if side in exponents else "–"
 
 
 def cells(point: Point | None) -> tuple[str, str]:
     if point is None:
         return "–", "–"
     return f"{1000 * point.seconds:.4g}", "–" if point.bytes is None else f"{point.bytes / 2**20:.4g}"
-
-
-def remarks(result: LengthResult) -> list[str]:
-    agreed = max(max(agreement.outputs, agreement.gradients) for agreement in result.agreements)
-    return [
-        f"Linear attention gave the outputs and gradients of its matrix, to {agreed:.0e} of the largest.",
-        "SDPA is softmax attention. The exponents are fitted to each side's four longest texts.",
-        *busy(result.processor_share),
-    ]

@@ -1,7 +1,9 @@
 """A line of a speed table: us ÷ a peer, the goal, and pass or short."""
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,11 +12,15 @@ from lrpe.aligned import in_columns
 from lrpe.benchmarks.timing import Figure, Task, Timing, clock, interleave
 
 Run = Callable[[], object]
+Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A figure that should not exceed its goal. There is none if the peer is missing, and no goal if none was set."""
+    """A figure that should not exceed its goal, or should reach it where higher is better.
+
+    There is no figure if the peer is missing, and no goal if none was set.
+    """
 
     row: str
     at: str
@@ -25,6 +31,7 @@ class Line:
     high: float | None = None
     seconds: float | None = None
     processor_share: float = 1.0
+    better: Better = "lower"
 
     def __str__(self) -> str:
         if self.figure is None:
@@ -38,8 +45,10 @@ def digits(figure: float) -> str:
     return f"{figure:.2f}" if figure >= 0.3 else f"{figure:.3f}" if figure >= 0.02 else f"{figure:.4f}"
 
 
-def judge(figure: float, goal: float | None) -> str:
-    return "" if goal is None else "pass" if figure <= goal else "short"
+def judge(figure: float, goal: float | None, better: Better = "lower") -> str:
+    if goal is None:
+        return ""
+    return "pass" if (figure <= goal if better == "lower" else figure >= goal) else "short"
 
 
 def missing(row: str, at: str, goal: float) -> Line:
@@ -60,6 +69,15 @@ def line_of(timing: Timing, task: str, row: str, at: str, goal: float | None) ->
 def line_from(figure: Figure, row: str, at: str, goal: float | None, share: float = 1.0) -> Line:
     verdict = judge(figure.ratio, goal)
     return Line(row, at, goal, verdict, figure.ratio, figure.low, figure.high, figure.seconds, share)
+
+
+def gathered(lines: Iterable[Line]) -> list[Line]:
+    """The lines, each of them told on stderr as soon as it is measured."""
+    found = []
+    for line in lines:
+        print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
+        found.append(line)
+    return found
 
 
 def calls_within(seconds: float, run: Run) -> int:
@@ -93,7 +111,7 @@ def line_table(lines: Sequence[Line], judged: bool = True) -> str:
 
 
 def goal_of(line: Line) -> str:
-    return "–" if line.goal is None else f"≤ {line.goal:g}"
+    return "–" if line.goal is None else f"{'≤' if line.better == 'lower' else '≥'} {line.goal:g}"
 
 
 def milliseconds(line: Line) -> str:

@@ -109,6 +109,7 @@ def subtitle(result: dict[str, Any]) -> list[str]:
 
 CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "attention": goal_chart,
+    "block": goal_chart,
     "decode": goal_chart,
     "encoding": goal_chart,
     "length": length_chart,

@@ -85,9 +85,14 @@ def clock() -> float:
 
 
 def summarise(pairs: Sequence[tuple[float, float]]) -> Figure:
-    ratios, seconds = [ratio for ratio, _ in pairs], [time for _, time in pairs]
-    low, middle, high = quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
-    return Figure(middle, low, high, median(seconds))
+    low, middle, high = quartiles([ratio for ratio, _ in pairs])
+    return Figure(middle, low, high, median(seconds for _, seconds in pairs))
+
+
+def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
+    """The lower quartile, the median and the upper one."""
+    low, middle, high = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else list(samples) * 3
+    return low, middle, high
 
 
 @contextmanager

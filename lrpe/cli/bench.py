@@ -78,6 +78,19 @@ class BenchAttention(Bench):
 
 
 @dataclass(frozen=True)
+class BenchBlock(Bench):
+    """Time the attention block of each encoding beside Base's: with ready tables, learned angles, an output norm.
+
+    It is a part of ``lrpe bench attention``, with a verb of its own.
+
+    Attributes:
+        rounds: rounds in which everything is timed once; 15 if not given, and 2 with --quick.
+    """
+
+    benchmark = "block"
+
+
+@dataclass(frozen=True)
 class BenchDecode(Bench):
     """Time a whole language model that reads a long prompt and writes on, beside softmax with a static cache.
 
@@ -109,3 +122,8 @@ class BenchLength(Bench):
             15 <= self.longest <= 24, f"The longest text has 2^15 to 2^24 tokens; got 2^{self.longest}: --longest 17."
         )
         return super().options() | {"longest": self.longest}
+
+
+BENCHMARKS: dict[str, type] = {
+    verb.benchmark: verb for verb in (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength)
+}

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol, get_type_hints
 import docstring_parser
 from jsonargparse import ArgumentParser
 
-from lrpe.cli.bench import BenchAttention, BenchDecode, BenchEncoding, BenchLength
+from lrpe.cli.bench import BENCHMARKS
 from lrpe.cli.data import DataList, DataPrepare, DataShow
 from lrpe.cli.demo import RunDemo
 from lrpe.cli.dotted import take_dotted
@@ -50,10 +50,7 @@ VERBS: dict[str, type | Group] = {
     "verify": Verify,
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
     "export": Export,
-    "bench": Group(
-        "Measure speed, as ratios to a limit of the machine and beside peers.",
-        {"encoding": BenchEncoding, "attention": BenchAttention, "decode": BenchDecode, "length": BenchLength},
-    ),
+    "bench": Group("Measure speed, as ratios to a limit of the machine and beside peers.", BENCHMARKS),
 }
 
 

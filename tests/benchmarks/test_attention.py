@@ -6,8 +6,10 @@ import torch
 from lrpe.benchmarks import attention, block, decoding
 from lrpe.benchmarks.attention import QUICK, AttentionResult, measure
 from lrpe.benchmarks.lines import Line
+from lrpe.benchmarks.process import settings
 from lrpe.benchmarks.sum_peers import SumPeer, textbook_chunk_form
 from lrpe.errors import LrpeError
+from lrpe.stamp import stamp
 
 TEXTBOOK = SumPeer("textbook", None, textbook_chunk_form)
 
@@ -51,7 +53,7 @@ def test_a_step_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
 def test_a_peer_that_is_not_installed_is_reported_as_missing():
     lines = list(attention.measure_sum("causal", attention.our_causal, "absent", None, {8: 0.7}, QUICK, rounds=1))
     assert [(line.row, line.at, line.verdict) for line in lines] == [("causal ÷ absent", "N = 8", "missing")]
-    (remark,) = [line for line in attention.remarks(result_of(lines)) if line.startswith("missing")]
+    (remark,) = [line for line in result_of(lines).remarks() if line.startswith("missing")]
     assert "absent not installed" in remark
 
 
@@ -70,4 +72,4 @@ def test_extra_memory_counts_the_output_and_the_gradients(monkeypatch):
 
 def result_of(lines):
     agreements = list(attention.check_sums(QUICK, [TEXTBOOK]))
-    return AttentionResult(True, 1, attention.settings(), attention.stamp(), lines, agreements)
+    return AttentionResult(True, 1, settings(), stamp(), lines, agreements)

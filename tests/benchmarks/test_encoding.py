@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from lrpe.benchmarks import encoding, peers
-from lrpe.benchmarks.encoding import Case, measure_case
+from lrpe.benchmarks.encoding import Case, EncodingResult, measure_case
 from lrpe.benchmarks.peers import Peer
+from lrpe.benchmarks.process import settings
 from lrpe.errors import LrpeError
+from lrpe.stamp import stamp
 
 CASE = Case((1, 2, 8, 4), 2.2, 2.2)
 
@@ -37,11 +39,12 @@ def test_a_peer_that_is_not_installed_is_reported_as_missing(monkeypatch):
 
 def test_a_busy_machine_is_said_to_be_busy(monkeypatch):
     with_peers(monkeypatch)
-    result = measure_case(CASE, rounds=1)
+    result = replace(measure_case(CASE, rounds=1), processor_share=1.0)
     shares = {0.5: True, 1.0: False}
     for share, busy in shares.items():
-        changed = replace(result, processor_share=share)
-        assert ("busy" in encoding.shape_table(changed)) == busy
+        shapes = [result, replace(result, processor_share=share)]
+        whole = EncodingResult(True, 1, settings(), stamp(), encoding.judged(CASE, result), shapes)
+        assert ("busy" in str(whole)) == busy
 
 
 def test_peers_without_their_packages_are_none(monkeypatch):

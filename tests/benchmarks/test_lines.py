@@ -9,6 +9,12 @@ def test_a_figure_passes_up_to_its_goal(figure, goal, word):
     assert judge(figure, goal) == word
 
 
+@pytest.mark.parametrize(("figure", "goal", "word"), [(0.7, 0.7, "pass"), (0.69, 0.7, "short"), (9.0, None, "")])
+def test_where_higher_is_better_a_figure_passes_from_its_goal_on(figure, goal, word):
+    assert judge(figure, goal, "higher") == word
+    assert ("≥ 0.7" in line_table([Line("speed", "", goal, word, figure, better="higher")])) == (goal is not None)
+
+
 def test_a_line_prints_its_goal_its_figure_and_its_word():
     lines = [
         Line("ours ÷ theirs", "N = 8", 0.7, "pass", 0.5, 0.4, 0.6, 0.001),
