@@ -16,6 +16,7 @@ from lrpe.cli.data import DataList, DataPrepare, DataShow
 from lrpe.cli.demo import RunDemo
 from lrpe.cli.dotted import take_dotted
 from lrpe.cli.evaluate import Evaluate
+from lrpe.cli.explore import Explore
 from lrpe.cli.export import Export
 from lrpe.cli.generate import Generate
 from lrpe.cli.runs import Runs
@@ -49,6 +50,7 @@ VERBS: dict[str, type | Group] = {
     "runs": Runs,
     "verify": Verify,
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
+    "explore": Explore,
     "export": Export,
     "bench": Group("Measure speed, as ratios to a limit of the machine and beside peers.", BENCHMARKS),
 }

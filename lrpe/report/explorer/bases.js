@@ -1,0 +1,41 @@
+// P, the change of basis, as lrpe/encodings/basis.py, householder.py and matrix_basis.py have it.
+// A vector is { re, im }, two lists; what is real has zeros in im.
+
+const real = (x) => ({ re: x, im: x.map(() => 0) });
+const size = (x) => Math.sqrt(dot(x, x));
+
+function dot(x, y) {
+  let sum = 0;
+  for (let j = 0; j < x.length; j++) sum += x[j] * y[j];
+  return sum;
+}
+
+const bases = {
+  identity: (x) => real(x),
+  householder: (x, { vectors }) => real(vectors.reduceRight(reflect, x)),
+  "odd-even": (x) => real(x.map((_, j) => x[(j % 2 ? Math.ceil(x.length / 2) : 0) + Math.floor(j / 2)])),
+  fourier: (x) => ({
+    re: x.map((_, j) => dot(x, wave(x, j, Math.cos))),
+    im: x.map((_, j) => -dot(x, wave(x, j, Math.sin))),
+  }),
+  cosine: (x) => real(x.map((_, j) => dot(x, cosines(x.length, j)))),
+  learned: (x, { matrix }) => real(matrix.map((row) => dot(row, x))),
+};
+
+// H x = x - 2 v (v·x) / (v·v)
+function reflect(x, v) {
+  const share = (2 * dot(v, x)) / dot(v, v);
+  return x.map((value, j) => value - share * v[j]);
+}
+
+// row j of exp(-2πi jk / d) / √d, its cosines or its sines
+function wave(x, j, part) {
+  const d = x.length;
+  return x.map((_, k) => part((2 * Math.PI * ((j * k) % d)) / d) / Math.sqrt(d));
+}
+
+// row j of the DCT-II: √(2/d) cos(π j (2k + 1) / 2d), and √(1/d) for j = 0
+function cosines(d, j) {
+  const scale = Math.sqrt((j === 0 ? 1 : 2) / d);
+  return range(d).map((k) => scale * Math.cos((2 * Math.PI * ((j * (2 * k + 1)) % (4 * d))) / (4 * d)));
+}

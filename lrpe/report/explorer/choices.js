@@ -1,0 +1,72 @@
+// What was chosen in a panel, as an encoding, a name and a colour. `given` is what Python wrote into the page.
+
+const given = JSON.parse(document.getElementById("given").textContent);
+
+const NO_DECAY = 25; // the end of the slider
+const decayOf = (fade) => (fade >= NO_DECAY ? 1 : 1 - 2 ** (-fade / 2));
+
+function encodingOf(choice, dim) {
+  const layer = learnedLayer(choice.name);
+  return layer ? oneHead(layer, choice.head) : compose(choice, dim);
+}
+
+function compose(choice, dim) {
+  return {
+    dim,
+    basis: { kind: choice.basis, vectors: [given.vectors[dim][choice.seed]] },
+    matrix: composeMatrix(choice, dim),
+    decay: decayOf(choice.fade),
+  };
+}
+
+function composeMatrix(choice, dim) {
+  if (choice.matrix === "none") return { kind: "orthogonal", alpha: [] };
+  if (choice.matrix === "permutation")
+    return { kind: "permutation", permutation: given.permutations[dim][choice.seed] };
+  const count = choice.matrix === "unitary" ? dim : dim / 2;
+  return {
+    kind: choice.matrix,
+    alpha: angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length }),
+  };
+}
+
+// "learned 0 3" is layer 3 of the first run
+function learnedLayer(name = "") {
+  const [word, run, layer] = name.split(" ");
+  return word === "learned" ? given.learned[run].layers[layer] : null;
+}
+
+// what all heads share is a list of one
+function oneHead(layer, head) {
+  const ofHead = (list) => list[head % list.length];
+  const { alpha, permutation, ...matrix } = layer.matrix;
+  const own = permutation ? { permutation: ofHead(permutation) } : { alpha: ofHead(alpha) };
+  return { dim: layer.dim, basis: layer.basis, matrix: { ...matrix, ...own }, decay: ofHead(layer.decay) };
+}
+
+// a method has the name and the colour that it has in every table; another composition those of its type, and its parts
+function lookOf(choice) {
+  const layer = learnedLayer(choice.name);
+  const look = composedLook(layer ? layer.choice : choice);
+  if (!layer) return look;
+  const head = layer.heads > 1 ? `, head ${choice.head}` : "";
+  return { ...look, title: `${look.title}, ${layer.title}${head} of ${layer.run}` };
+}
+
+function composedLook(choice) {
+  const { basis, matrix, angles } = choice;
+  const name = methodOf(choice);
+  if (name) return given.methods[name];
+  const type = given.methods[given.types[matrix]];
+  const unusual = matrix !== "permutation" && angles !== "geometric" ? `, α ${angles}` : "";
+  return { colour: type.colour, title: `${type.title}, P ${given.bases[basis] ?? basis}${unusual}` };
+}
+
+// the name of the method with these parts, if there is one; without Λ the rest does not matter
+function methodOf({ basis, matrix, angles }) {
+  const same = (method) =>
+    method.matrix === matrix &&
+    (matrix === "none" || method.basis === basis) &&
+    (["none", "permutation"].includes(matrix) || method.angles === angles);
+  return Object.keys(given.methods).find((name) => same(given.methods[name]));
+}

@@ -1,0 +1,61 @@
+// Forms: what they say as a choice, which of their inputs matter, and the words beside the sliders.
+
+// { name: value } of a form; the value of a slider, or of a list of numbers, is a number
+function choiceOf(form) {
+  const inputs = [...form.elements].filter(({ name }) => name);
+  return Object.fromEntries(
+    inputs.map(({ name, value }) => [name, Number.isNaN(Number(value)) ? value : Number(value)]),
+  );
+}
+
+function fillPanel(form, method) {
+  const { name, matrix, basis } = form.elements;
+  for (const [value, { title }] of Object.entries(given.methods)) name.append(new Option(title, value));
+  given.learned.forEach((run, number) => name.append(learnedGroup(run, number)));
+  name.append(new Option("as composed below", "composed"));
+  for (const [value, title] of Object.entries(given.matrices)) matrix.append(new Option(title, value));
+  for (const [value, title] of Object.entries(given.bases)) basis.append(new Option(title, value));
+  name.value = method;
+  follow(form, name);
+}
+
+function learnedGroup({ title, layers }, run) {
+  const group = Object.assign(document.createElement("optgroup"), { label: title });
+  layers.forEach((layer, number) => group.append(new Option(layer.title, `learned ${run} ${number}`)));
+  return group;
+}
+
+// a name sets the parts, and a part changes the name
+function follow(form, changed) {
+  const { name, matrix, basis, angles, head } = form.elements;
+  const method = given.methods[name.value];
+  if (changed === name && method) {
+    [matrix.value, basis.value, angles.value] = [method.matrix, method.basis, method.angles];
+  } else if ([matrix, basis, angles].includes(changed)) {
+    name.value = methodOf(choiceOf(form)) ?? "composed";
+  }
+  head.max = (learnedLayer(name.value)?.heads ?? 1) - 1;
+}
+
+// an input is shown when one of the words in its data-when holds
+function showWhatMatters(form) {
+  const holds = wordsThatHold(choiceOf(form));
+  for (const label of form.querySelectorAll("[data-when]")) {
+    label.hidden = !label.dataset.when.split(" ").some((word) => holds.has(word));
+  }
+}
+
+function wordsThatHold({ name, matrix, basis, angles, content }) {
+  const layer = learnedLayer(name);
+  if (layer) return new Set(layer.heads > 1 ? ["heads"] : []);
+  const turns = matrix === "unitary" || matrix === "orthogonal";
+  const drawn = basis === "householder" || matrix === "permutation";
+  return new Set(["composed", turns && "turns", turns && angles, drawn && "drawn", content]);
+}
+
+function showValues(form) {
+  for (const place of form.querySelectorAll(".value")) {
+    const { name, value } = place.parentElement.control;
+    place.textContent = (sliderWords[name] ?? String)(Number(value));
+  }
+}

@@ -1,0 +1,114 @@
+// The page: two panels, their pictures side by side, drawn again when something is chosen.
+
+const pictures = [kernelPicture, scoresPicture, featuresPicture, pathPicture, spectrumPicture, deltaPicture];
+const sharedForm = document.getElementById("shared");
+const panels = ["A", "B"].map((letter, number) => makePanel(letter, given.shown[number]));
+let colours = theme();
+
+function fromTemplate(name) {
+  return document.getElementById(name).content.cloneNode(true).firstElementChild;
+}
+
+function makePanel(letter, method) {
+  const details = fromTemplate("panel");
+  const form = details.querySelector("form");
+  details.querySelector(".badge").textContent = letter;
+  form.setAttribute("aria-label", `Encoding ${letter}`);
+  fillPanel(form, method);
+  document.getElementById("panels").append(details);
+  return { details, form, charts: pictures.map((picture) => makeChart(picture, letter)) };
+}
+
+function makeChart(picture, letter) {
+  const section = document.getElementById(picture.place);
+  const figure = section.querySelector(".pair").appendChild(fromTemplate("figure"));
+  figure.querySelector(".badge").textContent = letter;
+  return { picture, figure, heading: section.querySelector("h2").textContent, place: figure.querySelector(".place") };
+}
+
+// all that the pictures of a panel are drawn from
+function seenIn(form) {
+  const [choice, shared] = [choiceOf(form), choiceOf(sharedForm)];
+  const encoding = encodingOf(choice, shared.dim);
+  const [q, k] = contents[shared.content](encoding.dim, shared);
+  return { encoding, q, k, shared, theme: colours, scale: size(q) * size(k) || 1, ...lookOf(choice) };
+}
+
+function drawPanel({ details, form, charts }) {
+  showWhatMatters(form);
+  showValues(form);
+  const seen = seenIn(form);
+  nameIt(details, seen);
+  return Promise.all(charts.map((chart) => drawChart(chart, seen)));
+}
+
+function drawChart({ picture, figure, heading, place, view }, seen) {
+  const drawn = picture.draw(seen);
+  nameIt(figure, seen);
+  figure.querySelector(".says").textContent = drawn.says;
+  place.setAttribute("aria-label", `${heading}: ${seen.title}. ${drawn.says}`);
+  return drawView(view, drawn);
+}
+
+function nameIt(element, { title, colour }) {
+  element.style.setProperty("--colour", colour);
+  element.querySelector(".title").textContent = title;
+}
+
+function drawAll() {
+  showWhatMatters(sharedForm);
+  showValues(sharedForm);
+  return Promise.all(panels.map(drawPanel));
+}
+
+async function build() {
+  colours = theme();
+  await Promise.all(panels.flatMap((panel) => panel.charts).map(buildChart));
+  await drawAll();
+}
+
+async function buildChart(chart) {
+  chart.view?.finalize();
+  chart.view = await makeView(chart.picture, chart.place, colours);
+}
+
+// at most once a frame, however fast a slider moves
+const waiting = new Set();
+function soon(task) {
+  if (waiting.size === 0) requestAnimationFrame(runWaiting);
+  waiting.add(task);
+}
+
+function runWaiting() {
+  const tasks = [...waiting];
+  waiting.clear();
+  tasks.forEach((task) => task());
+}
+
+function listen() {
+  for (const panel of panels) {
+    const redraw = () => drawPanel(panel);
+    panel.form.addEventListener("input", ({ target }) => {
+      follow(panel.form, target);
+      soon(redraw);
+    });
+  }
+  sharedForm.addEventListener("input", () => soon(drawAll));
+  isDark.addEventListener("change", rebuild);
+  addEventListener("resize", rebuildIfWider);
+}
+
+let [building, width] = [Promise.resolve(), innerWidth];
+const rebuild = () => (building = building.then(build)); // one after the other
+
+// or narrower; not higher, as a phone's page is when its bar goes
+function rebuildIfWider() {
+  if (innerWidth !== width) soon(rebuild);
+  width = innerWidth;
+}
+
+// where there is no room beside the pictures, one form is open at a time, and none at first
+if (!matchMedia("(min-width: 64rem)").matches) {
+  for (const details of document.querySelectorAll(".choices")) Object.assign(details, { open: false, name: "choices" });
+}
+const ready = rebuild().then(listen);

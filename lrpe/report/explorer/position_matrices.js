@@ -1,0 +1,46 @@
+// Λ^(s) y for a complex y = { re, im }, as lrpe/encodings/unitary.py, orthogonal.py and permutation.py have it.
+
+const positionMatrices = {
+  unitary: (y, s, { alpha }) => ({
+    re: y.re.map((re, j) => re * Math.cos(s * alpha[j]) - y.im[j] * Math.sin(s * alpha[j])),
+    im: y.re.map((re, j) => re * Math.sin(s * alpha[j]) + y.im[j] * Math.cos(s * alpha[j])),
+  }),
+  orthogonal: (y, s, matrix) => ({ re: rotate(y.re, s, matrix), im: rotate(y.im, s, matrix) }),
+  permutation: (y, s, { permutation }) => {
+    const power = powerOf(permutation, s);
+    return { re: power.map((j) => y.re[j]), im: power.map((j) => y.im[j]) };
+  },
+};
+
+// pairs of neighbours turn, the last ones alternate, those between stay
+function rotate(x, s, { alpha, alternating = 0 }) {
+  return x.map((value, j) => {
+    const angle = s * alpha[j >> 1];
+    if (j < 2 * alpha.length) return value * Math.cos(angle) + (j % 2 ? x[j - 1] : -x[j + 1]) * Math.sin(angle);
+    return j < x.length - alternating || s % 2 === 0 ? value : -value;
+  });
+}
+
+// π^s: every element moves s places along its own cycle
+function powerOf(permutation, s) {
+  const power = [];
+  for (const cycle of cyclesOf(permutation)) {
+    const steps = ((s % cycle.length) + cycle.length) % cycle.length;
+    cycle.forEach((element, place) => (power[element] = cycle[(place + steps) % cycle.length]));
+  }
+  return power;
+}
+
+function cyclesOf(permutation) {
+  const seen = new Set();
+  return permutation.map((_, first) => walk(permutation, first, seen)).filter((cycle) => cycle.length > 0);
+}
+
+function walk(permutation, first, seen) {
+  const cycle = [];
+  for (let element = first; !seen.has(element); element = permutation[element]) {
+    cycle.push(element);
+    seen.add(element);
+  }
+  return cycle;
+}

@@ -1,0 +1,19 @@
+// Numbers as a reader says them.
+
+const thousands = (value) => Math.round(value).toLocaleString("en");
+const tokens = (count) => `${count < 100 ? count.toFixed(1) : thousands(count)} tokens`;
+
+// 3e-15 is below 10⁻¹⁴
+function powerAbove(value) {
+  if (value === 0) return "the last digit";
+  const exponent = Math.ceil(Math.log10(value));
+  const digits = [...String(Math.abs(exponent))].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
+  return `10${exponent < 0 ? "⁻" : ""}${digits.join("")}`;
+}
+
+// the value of a slider, where it is not the number itself
+const sliderWords = {
+  base: (value) => thousands(10 ** value),
+  length: (value) => thousands(2 ** value),
+  fade: (value) => (decayOf(value) === 1 ? "none" : decayOf(value).toPrecision(4).replace(/0+$/, "")),
+};
