@@ -110,6 +110,7 @@ def sizes(width: int, layers: int, heads: int, length: int, **more: Any) -> dict
         "num_attention_heads": heads,
         "intermediate_size": 2 * width,
         "max_position_embeddings": length,
+        "initializer_range": width**-0.5,
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
         "drop_path_rate": 0.0,

@@ -22,6 +22,7 @@ ALM = ROW | PLAIN | {
     "max_position_embeddings": 512,
     "absolute_positions": "sinusoidal",
     "hidden_dropout_prob": 0.1,
+    "initializer_range": 512**-0.5,
     "causal": True,
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """What goes into the trunk: tokens of a text or patches of an image, with absolute positions if there are any."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,7 +13,11 @@ from lrpe.positions import grid, sequence
 
 
 class TokenPositions(nn.Module):
-    """Absolute positions in a sequence, added to its embeddings."""
+    """Absolute positions in a sequence, added to its embeddings.
+
+    Sinusoids are about as large as 1, and embeddings begin far smaller: beside them they are multiplied by √width, as
+    Vaswani et al. (2017) do, or else a model would see positions and hardly a token.
+    """
 
     def __init__(self, config: LrpeConfig):
         super().__init__()
@@ -24,7 +30,7 @@ class TokenPositions(nn.Module):
         """(batch, n, width) and (batch or 1, n) integers -> (batch, n, width)."""
         if isinstance(self.table, LearnedPositions):
             return x + self.table(positions)
-        return x + self.table(positions, x.dtype)
+        return x * math.sqrt(x.shape[-1]) + self.table(positions, x.dtype)
 
 
 class PatchEmbedding(nn.Module):

@@ -33,7 +33,8 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
     with whole_folder(to) as folder:
         model.save_pretrained(folder)
-        copy_beside(found, folder)
+        for beside in (found, source / "tokenizer"):
+            copy_beside(beside, folder)
         if remote_code:
             add_code(folder, type(model).__name__)
         (folder / "README.md").write_text(card(model, to.name, remote_code), encoding="utf-8")
@@ -42,7 +43,7 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
 
 def copy_beside(source: Path, to: Path) -> None:
     """Tokenizer, templates and the like: every file that is not weights, and not written already."""
-    for file in source.iterdir():
+    for file in source.iterdir() if source.is_dir() else ():
         own = file.name in (OF_A_RUN) or file.suffix in NOT_BESIDE or file.name.startswith((".", "model.safetensors"))
         if file.is_file() and not own and not (to / file.name).exists():
             shutil.copy2(file, to / file.name)

@@ -1,0 +1,186 @@
+"""What a person types and sees: lrpe table, train, evaluate, generate, runs, demo."""
+
+import json
+import re
+
+import pytest
+
+from lrpe.cli import main
+from lrpe.cli.dotted import take_dotted
+from lrpe.experiments.methods import METHODS, SEVEN
+
+SMOKE = ["--scale", "smoke"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def trained(runs):
+    assert main(["train", "stdlib", "--method", "type2", *SMOKE, "--runs", str(runs)]) == 0
+    return runs / "stdlib" / "smoke-fair" / "type2-seed0"
+
+
+def test_a_run_is_a_folder_with_all_there_is_to_know_of_it(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert names >= {
+        "config.yaml", "metrics.jsonl", "train.log", "environment.json", "results.json", "checkpoints", "last", "best",
+        "tokenizer",
+    }  # fmt: skip
+    about = json.loads((trained / "environment.json").read_text())
+    assert about["metric"] == "perplexity"
+    assert len(about["data"]["source"]) == 64
+    results = json.loads((trained / "results.json").read_text())
+    assert results["validation"]["perplexity"] > 1
+
+
+def test_a_run_is_scored_again_with_the_same_figures(trained, capsys):
+    assert main(["evaluate", str(trained), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    before = json.loads((trained / "results.json").read_text())
+    assert again["test"] == pytest.approx(before["test"])
+    assert main(["evaluate", str(trained.parent)]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_run_writes_on(trained, capsys):
+    assert main(["generate", str(trained), "--prompt", "def f(x):", "--tokens", "12"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("def f(x):")
+    assert len(text) > len("def f(x):\n")
+    assert main(["generate", str(trained.parent)]) == 2
+    assert "has neither" in capsys.readouterr().err
+
+
+def test_runs_are_listed_with_their_status_and_best_figure(trained, runs, capsys):
+    assert main(["runs", "--runs", str(runs)]) == 0
+    assert re.search(r"stdlib/smoke-fair/type2-seed0 +done +3 +perplexity \d", capsys.readouterr().out)
+    assert main(["runs", "--runs", str(runs / "nowhere")]) == 2
+    assert "is none: --runs DIR" in capsys.readouterr().err
+
+
+def test_a_run_is_exported_with_its_tokeniser(trained, tmp_path, capsys):
+    assert main(["export", str(trained), "--to", str(tmp_path / "model")]) == 0
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {p.name for p in (tmp_path / "model").iterdir()}
+
+
+def test_keys_change_the_experiment_and_a_typo_names_the_nearest(runs, tmp_path, capsys):
+    changed = ["--training.optimization.rate", "1e-2", "--model.hidden_size=32", "--out", str(tmp_path / "run")]
+    assert main(["train", "stdlib", *SMOKE, "--runs", str(runs), *changed]) == 0
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert "rate: 0.01" in config
+    assert json.loads((tmp_path / "run" / "last" / "config.json").read_text())["hidden_size"] == 32
+    capsys.readouterr()
+    for key, value, said in [
+        ("training.optimisation.rate", "1", "Did you mean 'training.optimization'"),
+        ("training.optimization.rat", "1", "Did you mean 'training.optimization.rate'"),
+        ("training.optimization.rate", "fast", "training.optimization.rate is float; got 'fast'"),
+        ("training.precision", "float8", "Did you mean"),
+        ("model.hiden_size", "8", "Did you mean 'hidden_size'"),
+        ("training.seed", "1.5", "training.seed is int; got 1.5"),
+    ]:
+        assert main(["train", "stdlib", *SMOKE, "--out", str(tmp_path / "other"), f"--{key}", value]) == 2
+        assert said in capsys.readouterr().err, key
+    assert main(["train", "stdlib", *SMOKE, "--runs", str(runs), "--model.seed", "5"]) == 2
+    assert "another configuration" in capsys.readouterr().err
+
+
+def test_the_configuration_of_a_run_repeats_it(trained, runs, tmp_path, capsys):
+    config = ["--config", str(trained / "config.yaml")]
+    assert main(["train", *config, "--out", str(tmp_path / "again"), "--runs", str(runs)]) == 0
+    first, again = (json.loads((folder / "results.json").read_text()) for folder in (trained, tmp_path / "again"))
+    assert first == again
+    (tmp_path / "bad.yaml").write_text("- a list")
+    assert main(["train", "stdlib", "--config", str(tmp_path / "bad.yaml")]) == 2
+    assert "keys and values" in capsys.readouterr().err
+    assert main(["train"]) == 2
+
+
+def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
+    words = ["table", "lm", *SMOKE, "--rows", "base,type2", "--columns", "wikitext103", "--seeds", "0,1"]
+    assert main([*words, "--settings", "fair,authors", "--runs", str(runs), "--processes", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^Type 2 +\d+\.\d\d ± \d+\.\d\d [ *·] +31\.95", shown, re.MULTILINE)
+    assert "bigrams, counted" in shown
+    assert "WikiText-103 validation (stdlib) ↓" in shown
+    assert "Scale: smoke, so not the paper's" in shown
+    folder = runs / "tables" / "lm-smoke"
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"table.txt", "table.json", "index.html", "fair.md", "fair.tex", "authors.md", "authors.tex"}
+    assert {path.suffix for path in folder.iterdir()} >= {".svg", ".png"}
+    data = json.loads((folder / "table.json").read_text())
+    assert set(data["settings"]["fair"]["columns"][0]["figures"]) == {"base", "type2", "unigrams", "bigrams"}
+    page = (folder / "index.html").read_text()
+    assert page.count("<table>") == 2
+    assert page.count("<svg") == 2
+    assert not re.search(r"<script|(src|href)=.https?://", page)
+
+
+def test_a_cell_that_fails_is_named_and_the_others_are_there(runs, capsys):
+    words = ["table", "lm", *SMOKE, "--rows", "base,rope", "--columns", "stdlib", "--runs", str(runs)]
+    assert (
+        main([*words, "--training.optimization.rate", "1e30", "--variant", "fast"]) == 2
+    )  # no dots, so no such option
+    failing = ["--training.optimization.rate", "1e30", "--training.optimization.clip", "0", "--out", str(runs / "t")]
+    code = main([*words, *failing])
+    shown = capsys.readouterr()
+    assert code == 1
+    assert "failed: stdlib/smoke-fair/base-seed0: The loss became" in shown.out
+
+
+def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys):
+    words = ["table", "glue", "--scale", "paper", "--rows", "base,type2", "--dry-run", "--tflops", "100"]
+    assert main([*words, "--runs", str(tmp_path / "runs")]) == 0
+    shown = capsys.readouterr().out
+    assert "18 runs" in shown
+    assert "hours at 100 TFLOP/s" in shown
+    assert "STS-B is Pearson's correlation" in shown
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["table"], "lrpe table takes one table; got none"),
+        (["table", "lmm"], "Did you mean 'lm'"),
+        (["table", "lm", "--rows", "tpye2"], "Did you mean 'type2'"),
+        (["table", "lm", "--columns", "bookss"], "Did you mean 'books'"),
+        (["table", "lm", "--settings", "faire"], "Did you mean 'fair'"),
+        (["table", "lm", "--seeds", "one"], "Seeds are numbers, as 0,1,2; got 'one'"),
+        (["table", "lm", "--scale", "smal"], "Did you mean 'small'"),
+        (["table", "lm", "--data", "books"], "Data are NAME=PATH"),
+        (["table", "lm", "--data", "books=nowhere"], "'nowhere', which does not exist"),
+        (["train", "wikitex"], "Did you mean"),
+        (["train", "stdlib", "--method", "type4"], "Did you mean"),
+        (["train", "stdlib", "--model.norm"], "has a value"),
+        (["verify", "--model.norm", "rms"], "unrecognized arguments"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(words, said, capsys):
+    try:
+        code = main(words)
+    except SystemExit as exit:
+        code = exit.code
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_demo_trains_every_row_prints_the_table_and_writes_the_page(runs, capsys):
+    assert main(["demo", "--runs", str(runs), "--updates", "6", "--processes", "1"]) == 0
+    shown = capsys.readouterr().out
+    for row in SEVEN:
+        assert re.search(rf"^{METHODS[row].title} +\d+\.\d\d", shown, re.MULTILINE), row
+    assert "bigrams, counted" in shown
+    assert "One seed (0): small differences mean nothing." in shown
+    page = (runs / "tables" / "lm-demo" / "index.html").read_text(encoding="utf-8")
+    assert page.count("<tr>") == 1 + len(SEVEN) + 2
+    assert main(["demo", "--updates", "2"]) == 2
+
+
+def test_dotted_keys_are_taken_out_of_the_words():
+    assert take_dotted(["train", "--a.b", "1", "--out", "x.y", "--c.d=e=f"]) == (
+        ["train", "--out", "x.y"],
+        {"a.b": "1", "c.d": "e=f"},
+    )
