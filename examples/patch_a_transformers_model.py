@@ -58,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a model of the hub; a small Llama if not given")
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--normalizer", default="plain", help="of the linear attention")
     args = parser.parse_args()
     torch.manual_seed(0)
     if args.model is None:
@@ -76,7 +77,7 @@ def main() -> None:
 
     before = measure(model, text)
     key_heads = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads)
-    replace_attention(model, "linear", decay=lrpe.spread_decay(key_heads))
+    replace_attention(model, "linear", normalizer=args.normalizer, decay=lrpe.spread_decay(key_heads))
     swapped = measure(model, text)
     print(f"With linear attention for its softmax the loss goes from {before:.2f} to {swapped:.2f}. Training:")
     train(model, text, args.steps, rate)

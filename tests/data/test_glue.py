@@ -50,6 +50,8 @@ def test_every_task_is_read_from_its_own_layout(glue, task):
     assert first["label"] == expected[task]
     assert first["first"] in found.show(first)
     assert load_glue(glue / TASKS[task].folder, task).facts == found.facts
+    counted = 0 if TASKS[task].regression else len(found.splits["train"])
+    assert sum(found.facts["balance"]["train"]) == counted
 
 
 def test_a_quote_is_a_character_like_any_other(glue):

@@ -112,7 +112,7 @@ def test_labels_and_depths_are_distributed_as_in_the_official_samples(drawn):
 def test_lengths_are_near_those_of_the_official_samples(drawn):
     lengths = np.array([len(ids) for _, ids in drawn])
     shares = [(lengths <= decile).mean() for decile in OFFICIAL_DECILES]
-    assert np.abs(np.array(shares) - np.arange(1, 10) / 10).max() < 0.08  # see docs/data.md: they are 2.6 % longer
+    assert np.abs(np.array(shares) - np.arange(1, 10) / 10).max() < 0.08  # see docs/data.md: they are a little longer
     assert lengths.min() > 500
     assert lengths.max() < 2000
 

@@ -69,7 +69,7 @@ def test_a_dash_and_a_dot_are_where_they_should_be():
 @pytest.mark.parametrize(("difficulty", "count"), [("easy", 400), ("hard", 200)])
 def test_the_distance_of_the_dots_and_the_ink_tell_nothing(difficulty, count):
     """A logistic regression on both, fitted and measured on different pictures, stays near one half: on n pictures a
-    fair coin exceeds 1/2 + 3.1 · 1/(2√n) once in a thousand times. On 4,000 it is 51.5 % at most, see docs/data.md."""
+    fair coin exceeds 1/2 + 3.1 · 1/(2√n) once in a thousand times."""
     features, labels = [], []
     for i, found in enumerate(scenes(difficulty, count, seed=1)):
         label = i % 2

@@ -37,12 +37,18 @@ def load_glue(path: Path, task: str, splits: tuple[str, ...] | None = None) -> D
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
+        "balance": {split: balance(rows, about) for split, rows in found.items()},
         "broken lines": counts,
         "sha256": hash_files(*files),
     }
     return Dataset(
         f"glue-{task}", {name: Rows(rows) for name, rows in found.items()}, facts, partial(show, about=about)
     )
+
+
+def balance(rows: list[Sample], about: GlueTask) -> list[int]:
+    """How many samples have each label, of which a regression has none."""
+    return [sum(row["label"] == label for row in rows) for label in range(len(about.labels))]
 
 
 def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
