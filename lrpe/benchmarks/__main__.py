@@ -3,7 +3,7 @@
 import json
 import sys
 
-from lrpe.benchmarks import attention, block, decode, encoding, length
+from lrpe.benchmarks import attention, block, decode, encoding, length, train
 from lrpe.benchmarks.process import pin
 from lrpe.errors import LrpeError
 
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "decode": decode.measure,
     "encoding": encoding.measure,
     "length": length.measure,
+    "train": train.measure,
 }
 
 

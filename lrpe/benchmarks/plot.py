@@ -95,9 +95,45 @@ def length_chart(result: dict[str, Any]):
             shape=alt.Shape("side:N", scale=alt.Scale(domain=sides), title=None),
         )
         panels.append((panel.mark_line() + panel.mark_point(filled=True, size=60)).properties(width=380, height=320))
-    slopes = ", ".join(f"{side} n^{exponent:.2f}" for side, exponent in result["exponents"].items())
-    title = alt.Title("A causal forward pass as the text grows", subtitle=[f"time: {slopes}", *subtitle(result)])
+    fitted = [f"{what}: {slopes(result[key])}" for what, key in (("time", "exponents"), ("memory", "memory_exponents"))]
+    title = alt.Title("A causal forward pass as the text grows", subtitle=[*fitted, *subtitle(result)])
     return alt.hconcat(*panels).properties(title=title)
+
+
+def slopes(exponents: dict[str, float]) -> str:
+    return ", ".join(f"{side} n^{exponent:.2f}" for side, exponent in exponents.items()) or "unknown"
+
+
+def speed_chart(result: dict[str, Any]):
+    """Our steps ÷ Base's with their quartiles; the paper's, and the goals."""
+    import altair as alt
+
+    kinds, axis = ["ours", "paper", "goal"], "training steps ÷ Base's"
+    colours = alt.Scale(domain=kinds, range=[PASS, "#999999", SHORT])
+    shapes = alt.Scale(domain=kinds, range=["circle", "diamond", "stroke"])
+    names = [row["title"] for row in result["rows"]]
+    base = alt.Chart(alt.Data(values=speed_marks(result))).encode(y=alt.Y("name:N", sort=names, title=None))
+    spread = base.mark_rule(strokeWidth=3, opacity=0.4, color=PASS).encode(x=alt.X("low:Q", title=axis), x2="high:Q")
+    points = base.mark_point(size=110, strokeWidth=2, opacity=1, angle=90).encode(
+        x=alt.X("speed:Q", scale=alt.Scale(zero=False, nice=False, padding=20), title=axis),
+        fill=alt.Fill("kind:N", scale=colours, title=None),
+        stroke=alt.Stroke("kind:N", scale=colours, title=None),
+        shape=alt.Shape("kind:N", scale=shapes, title=None),
+    )
+    title = alt.Title("Training steps relative to Base's: more is better", subtitle=subtitle(result))
+    return (spread + points).properties(width=480, height=28 * len(names), title=title)
+
+
+def speed_marks(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Three marks a row: ours, the paper's, and the goal if there is one."""
+    goals = [line["goal"] for line in result["lines"] if line["better"] == "higher"]
+    marks = []
+    for row, goal in zip(result["rows"], goals, strict=True):
+        speed, of_row = row["speed"], {"name": row["title"]}
+        marks.append(of_row | {"kind": "ours", "speed": speed["ratio"], "low": speed["low"], "high": speed["high"]})
+        marks.append(of_row | {"kind": "paper", "speed": row["paper"]})
+        marks += [of_row | {"kind": "goal", "speed": goal}] if goal is not None else []
+    return marks
 
 
 def subtitle(result: dict[str, Any]) -> list[str]:
@@ -113,4 +149,5 @@ CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "decode": goal_chart,
     "encoding": goal_chart,
     "length": length_chart,
+    "train": speed_chart,
 }

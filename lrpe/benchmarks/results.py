@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lrpe.errors import LrpeError
+from lrpe.errors import LrpeError, require
 from lrpe.whole import write_whole
 
 
@@ -31,3 +31,16 @@ def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
     for file, content in zip(files, (json.dumps(result, indent=2, ensure_ascii=False), text), strict=True):
         write_whole(file, f"{content}\n")
     return files
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """What ``save`` wrote as JSON."""
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LrpeError(f"The result {str(path)!r} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise LrpeError(f"A result is JSON, as --save writes it; {str(path)!r} is not: {error}.") from None
+    known = isinstance(result, dict) and isinstance(result.get("benchmark"), str)
+    require(known, f"A result names its benchmark, as --save writes it; {str(path)!r} names none.")
+    return result

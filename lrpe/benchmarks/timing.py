@@ -36,6 +36,10 @@ class Figure:
     def __str__(self) -> str:
         return f"{self.ratio:.2f} ({self.low:.2f}–{self.high:.2f})"
 
+    def inverse(self) -> "Figure":
+        """Unit ÷ time: a speed, of which more is better."""
+        return Figure(1 / self.ratio, 1 / self.high, 1 / self.low, self.seconds)
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -45,8 +49,13 @@ class Timing:
     processor_share: float
 
 
-def interleave(tasks: Sequence[Task], unit: Callable[[], object], rounds: int, calls: int = 3) -> Timing:
-    """Time every task once a round, in an order drawn anew, with the unit right before it."""
+def interleave(
+    tasks: Sequence[Task], unit: Callable[[], object], rounds: int, calls: int = 3, before: int = 1
+) -> Timing:
+    """Time every task once a round, in an order drawn anew, with the unit right before it.
+
+    A task is called ``calls`` times, after ``before`` calls that are not counted.
+    """
     require(rounds >= 1 and calls >= 1, f"Timing takes one round and one call or more; got {rounds} and {calls}.")
     names = [task.name for task in tasks]
     require(len(set(names)) == len(names), f"Each task has a name of its own; got {names}.")
@@ -55,7 +64,7 @@ def interleave(tasks: Sequence[Task], unit: Callable[[], object], rounds: int, c
     with no_collections():
         for turn in range(-1, rounds):  # round -1 warms everything up and counts for nothing
             for task in random.Random(turn).sample(tasks, len(tasks)):
-                unit_seconds, seconds = time_calls(unit, calls), time_calls(task.run, calls)
+                unit_seconds, seconds = (time_calls(run, calls, before) for run in (unit, task.run))
                 if turn >= 0:
                     samples[task.name].append((seconds / (task.units * unit_seconds), seconds))
     share = (process_time() - start_busy) / (perf_counter() - start)
@@ -70,9 +79,10 @@ def busy(processor_share: float) -> list[str]:
     return [f"The machine was busy: this process had {share} of its processor, so the figures are rough."]
 
 
-def time_calls(run: Callable[[], object], calls: int) -> float:
-    """Seconds a call, after one call that is not counted: what came before has filled the caches with its own."""
-    run()
+def time_calls(run: Callable[[], object], calls: int, before: int) -> float:
+    """Seconds a call, after some that are not counted: what ran before has filled the caches with its own."""
+    for _ in range(before):
+        run()
     start = clock()
     for _ in range(calls):
         run()

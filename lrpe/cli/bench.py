@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from lrpe.benchmarks.plot import prepare_plot, save_plot
 from lrpe.benchmarks.process import measure_apart
 from lrpe.benchmarks.results import prepare, save
+from lrpe.cli.choosing import words
+from lrpe.cli.compare import BenchCompare
 from lrpe.errors import require
 
 
@@ -124,6 +126,26 @@ class BenchLength(Bench):
         return super().options() | {"longest": self.longest}
 
 
+@dataclass(frozen=True)
+class BenchTrain(Bench):
+    """Time whole training steps of each method relative to Base's: the paper's table of speed, its numbers beside.
+
+    A small RoBERTa in place of the paper's; it takes some five minutes on a quiet processor.
+
+    Attributes:
+        rounds: rounds in which everything is timed once; 10 if not given, and 2 with --quick.
+        rows: methods to time beside base, as rope,type2; the paper's if not given.
+    """
+
+    benchmark = "train"
+    rows: str = ""
+
+    def options(self) -> dict[str, Any]:
+        from lrpe.benchmarks.train import find_rows
+
+        return super().options() | {"rows": find_rows(words(self.rows))}
+
+
 BENCHMARKS: dict[str, type] = {
-    verb.benchmark: verb for verb in (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength)
-}
+    verb.benchmark: verb for verb in (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain)
+} | {"compare": BenchCompare}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lrpe.benchmarks.plot import mark_of, prepare_plot, save_plot
+from lrpe.benchmarks.plot import mark_of, prepare_plot, save_plot, speed_marks
 from lrpe.errors import LrpeError
 
 ABOUT = {"quick": True, "stamp": {"machine": "a machine", "date": "today"}, "settings": {"threads": 1}}
@@ -21,11 +21,33 @@ ATTENTION = {
 }
 POINTS = [{"side": side, "length": 2**n, "seconds": 1.0, "bytes": 2**n} for side in ("us", "them") for n in (3, 4)]
 POINTS.append({"side": "us", "length": 32, "seconds": 2.0, "bytes": None})
-LENGTH = {"benchmark": "length", "points": POINTS, "exponents": {"us": 1.0, "them": 2.0}, **ABOUT}
+LENGTH = {
+    "benchmark": "length",
+    "points": POINTS,
+    "exponents": {"us": 1.0, "them": 2.0},
+    "memory_exponents": {},
+    **ABOUT,
+}
+
+
+SPEED = {"ratio": 0.9, "low": 0.8, "high": 1.0, "seconds": 0.1}
+TRAIN = {
+    "benchmark": "train",
+    "rows": [{"title": "Type 1", "speed": SPEED, "paper": 0.82}, {"title": "RoPE", "speed": SPEED, "paper": 0.86}],
+    "lines": [
+        {"goal": 0.93, "better": "higher"},
+        {"goal": None, "better": "lower"},
+        {"goal": None, "better": "higher"},
+        {"goal": None, "better": "lower"},
+    ],
+    **ABOUT,
+}
 
 
 @pytest.mark.parametrize(
-    "result", [ATTENTION, ATTENTION | {"benchmark": "encoding"}, LENGTH], ids=["attention", "encoding", "length"]
+    "result",
+    [ATTENTION, ATTENTION | {"benchmark": "encoding"}, LENGTH, TRAIN],
+    ids=["attention", "encoding", "length", "train"],
 )
 def test_each_kind_of_file_is_what_its_name_says(tmp_path, result):
     files = [tmp_path / f"plot{suffix}" for suffix in (".png", ".svg", ".html")]
@@ -45,6 +67,25 @@ def test_the_picture_of_the_table_names_every_goal(tmp_path):
     for words in ("ours ÷ theirs, N = 16", "0.40 of 0.5", "ours ÷ absent, N = 8", "missing", "a machine"):
         assert words in svg
     assert "nobody's goal" not in svg
+
+
+def test_the_picture_of_lengths_tells_its_exponents(tmp_path):
+    file = tmp_path / "plot.svg"
+    save_plot(file, LENGTH)
+    svg = file.read_text(encoding="utf-8")
+    assert "time: us n^1.00, them n^2.00" in svg
+    assert "memory: unknown" in svg
+
+
+def test_the_picture_of_training_has_our_speeds_the_papers_and_the_goals():
+    marks = [(mark["name"], mark["kind"], mark["speed"]) for mark in speed_marks(TRAIN)]
+    assert marks == [
+        ("Type 1", "ours", 0.9),
+        ("Type 1", "paper", 0.82),
+        ("Type 1", "goal", 0.93),
+        ("RoPE", "ours", 0.9),
+        ("RoPE", "paper", 0.86),
+    ]
 
 
 def test_a_mark_stands_at_its_figure_over_its_goal():

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from lrpe.benchmarks.timing import Task, interleave, summarise
+from lrpe.benchmarks.timing import Figure, Task, interleave, summarise
 from lrpe.errors import LrpeError
 
 
@@ -15,6 +15,16 @@ def test_a_round_takes_every_task_with_the_unit_before_it():
     assert len(turns) == 3 * 3  # a round to warm up, and two that count
     assert all(turn[:2] == ["unit", "unit"] and turn[2] == turn[3] for turn in turns)
     assert all(sorted(turn[2] for turn in turns[k : k + 3]) == ["a", "b", "c"] for k in (0, 3, 6))
+
+
+def test_calls_that_are_not_counted_may_be_left_out():
+    log = []
+    interleave([Task("a", lambda: log.append("a"))], lambda: log.append("unit"), rounds=1, calls=2, before=0)
+    assert log == ["unit", "unit", "a", "a"] * 2
+
+
+def test_a_speed_is_the_inverse_of_a_time():
+    assert Figure(ratio=1.25, low=1.0, high=2.0, seconds=3.0).inverse() == Figure(0.8, 0.5, 1.0, 3.0)
 
 
 def test_a_figure_is_the_median_and_the_quartiles():

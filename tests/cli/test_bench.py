@@ -7,7 +7,7 @@ import pytest
 from lrpe.benchmarks.attention import QUICK
 from lrpe.benchmarks.lines import Line, line_table
 from lrpe.cli import main
-from lrpe.cli.bench import BenchAttention, BenchLength
+from lrpe.cli.bench import BenchAttention, BenchLength, BenchTrain
 from lrpe.errors import LrpeError
 
 
@@ -138,6 +138,7 @@ def test_length_prints_each_doubling_with_its_goal_and_a_word(tmp_path, capfd):
         BenchAttention(plot=Path("table.pdf")),
         BenchAttention(plot=Path("/dev/null/table.png")),
         BenchLength(longest=40),
+        BenchTrain(rows="rope,type4"),
         BenchLength(save=Path("/dev/null/x")),
     ],
     ids=str,
@@ -146,3 +147,35 @@ def test_a_mistake_is_found_before_anything_is_measured(verb, monkeypatch):
     monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("measured all the same"))
     with pytest.raises(LrpeError):
         verb.run()
+
+
+def test_training_is_timed_relative_to_base(tmp_path):
+    verb = BenchTrain(quick=True, rounds=1, rows="type2", save=tmp_path / "train", plot=tmp_path / "train.svg")
+    assert verb.run() == 0
+    result = json.loads((tmp_path / "train.json").read_text(encoding="utf-8"))
+    assert [row["method"] for row in result["rows"]] == ["base", "type2"]
+    assert result["settings"]["threads"] == 1
+    assert "Type 2" in (tmp_path / "train.txt").read_text(encoding="utf-8")
+    assert "training steps ÷ Base" in (tmp_path / "train.svg").read_text(encoding="utf-8")
+
+
+def test_two_saved_results_are_compared(quick, tmp_path, capsys):
+    result, _ = quick
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file in files:
+        file.write_text(json.dumps(result), encoding="utf-8")
+    assert main(["bench", "compare", *map(str, files)]) == 0
+    out = capsys.readouterr().out
+    assert all(line["row"] in out for line in result["lines"])
+    assert "slower" not in out
+    assert main(["bench", "compare", *map(str, files), "--json"]) == 0
+    assert {change["word"] for change in json.loads(capsys.readouterr().out)["changes"]} == {"within the noise"}
+
+
+@pytest.mark.parametrize("files", [[], ["a.json"], ["a.json", "b.json", "c.json"], ["absent.json", "b.json"]])
+def test_a_comparison_of_anything_else_is_one_sentence(files, capsys):
+    assert main(["bench", "compare", *files]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("lrpe: ")
+    assert captured.err.count("\n") == 1
