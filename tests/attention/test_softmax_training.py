@@ -1,0 +1,64 @@
+"""Softmax attention in training: gradients, low precision, dropout, saving, compiling."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from lrpe import SoftmaxAttention
+from tests.attention.softmax import HEADS, KEY_HEADS, WIDTH, D, E, chosen, make, some
+from tests.encodings.compositions import features
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("choice", ["none", "T5"])
+def test_a_decay_too_strong_for_the_dtype_is_not_nan(choice, dtype):
+    layer, x = make(choice, decay=[1e-3, 0.5]).to(dtype), features(1, 3, WIDTH, dtype=dtype).requires_grad_()
+    out = layer(x, mask=torch.tensor([[1, 0, 0]]), positions=torch.tensor([0, 10**5, 10**9]))
+    assert out.isfinite().all()
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize("choice", ["type1", "type2", "RPR", "spe"])
+def test_gradients_are_right(choice):
+    layer, x = make(choice, decay=[0.5, 0.9]), features(2, 3, WIDTH).requires_grad_()
+    mask = torch.tensor([[0, 1, 1], [1, 1, 0]])
+    torch.autograd.gradcheck(lambda x: layer(x, mask=mask), x)
+    layer(x, mask=mask).square().sum().backward()
+    for name, weight in layer.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.isfinite().all(), name
+        assert weight.grad.ne(0).any(), name
+
+
+@some
+def test_low_precision_is_near_and_autocast_runs(choice):
+    layer, x = make(choice), features(2, 6, WIDTH)
+    half = make(choice).bfloat16()
+    assert half(x.bfloat16()).dtype == torch.bfloat16
+    assert_close(half(x.bfloat16()).double(), layer(x), rtol=0.1, atol=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        _, state = layer.float().prefill(x[:, :5].float())
+        last, _ = layer.step(x[:, 5].float(), state)
+        assert_close(last, layer(x.float())[:, 5], rtol=0.05, atol=0.05)
+
+
+def test_attention_dropout_acts_in_training_alone():
+    for choice in ("type2", "T5"):
+        layer, x = make(choice, attention_dropout=0.5), features(1, 8, WIDTH)
+        assert_close(layer(x), make(choice)(x))
+        layer.train()
+        assert not torch.allclose(layer(x), layer(x))
+
+
+def test_a_saved_layer_is_the_layer_that_is_loaded():
+    for choice in ("type2", "T5", "per"):
+        layer = make(choice)
+        other = SoftmaxAttention(WIDTH, HEADS, chosen(choice), KEY_HEADS, D, E).double().eval()
+        other.load_state_dict(layer.state_dict())
+        assert_close(other(features(1, 4, WIDTH)), layer(features(1, 4, WIDTH)), rtol=0, atol=0)
+
+
+def test_it_compiles_to_one_graph():
+    layer, x = make("type1", decay=[0.5, 0.9]), features(2, 6, WIDTH)
+    assert_close(torch.compile(layer, fullgraph=True, backend="eager")(x), layer(x))
