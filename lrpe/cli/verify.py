@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from lrpe.aligned import in_columns
-from lrpe.encodings.definition import verify
-from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.definition import composition, verify
+from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import FAMILY, configure_for_heads
 from lrpe.encodings.laws import Report
 
@@ -76,12 +76,6 @@ def summary(encodings: dict[str, PositionalEncoding], reports: dict[str, Report]
     table = in_columns(["encoding", "P × Λ", *numbers, ""], rows, left=2)
     legend = [f"{number} {equation}" for number, equation in zip(numbers, equations, strict=True)]
     return "\n".join([table, "", "Largest residual of each law:", *legend])
-
-
-def composition(subject: PositionalEncoding) -> str:
-    if isinstance(subject, Encoding):
-        return f"{type(subject.basis).__name__} × {type(subject.matrix).__name__}"
-    return type(subject).__name__
 
 
 def residuals(report: Report, equations: Sequence[str]) -> list[str]:

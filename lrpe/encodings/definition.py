@@ -120,7 +120,7 @@ def verify_outside(encoding: PositionalEncoding, measure: Measure) -> Report:
     exact = in_double(encoding)
     laws = measure.definition(lambda s: features(exact, exact.query, s), lambda s: features(exact, exact.key, s), NEAR)
     note = "outside the family: relative in expectation at most"
-    return Report(type(encoding).__name__, tuple(laws), (note,))
+    return Report(composition(encoding), tuple(laws), (note,))
 
 
 def verify_factor(M: Factor, subject: str, measure: Measure) -> Report:
@@ -182,6 +182,11 @@ def features(encoding: PositionalEncoding, encode: Callable[[Tensor, Any], Tenso
 
 
 def describe(encoding: Encoding) -> str:
-    parts = f"{type(encoding.basis).__name__} × {type(encoding.matrix).__name__}"
     heads = "" if encoding.heads is None else f", {encoding.heads} heads"
-    return f"{parts}, head_dim {encoding.head_dim}{heads}, {encoding.feature_dim} features"
+    return f"{composition(encoding)}, head_dim {encoding.head_dim}{heads}, {encoding.feature_dim} features"
+
+
+def composition(encoding: PositionalEncoding) -> str:
+    """P × Λ, or what stands for both outside the family."""
+    parts = (encoding.basis, encoding.matrix) if isinstance(encoding, Encoding) else (encoding,)
+    return " × ".join(type(part).__name__ for part in parts)
