@@ -24,6 +24,7 @@ from lrpe.stamp import stamp
 from lrpe.training.optimization import Optimization
 
 GOALS = {"type1": 0.93, "type2": 0.97, "type3": 0.97}
+ROUNDS, QUICK_ROUNDS = 10, 2
 TOLERANCE = 1e-3  # of float32 logits after all layers, relative to the largest
 PLAN = Optimization(rate=1e-4, optimizer="adam", betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
 SEEN = -100  # the label of a token that is not to be told
@@ -127,10 +128,17 @@ def find_rows(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(("base", *(names or SPEED))))
 
 
+def describe_plan(quick: bool, rows: Sequence[str]) -> str:
+    """What ``measure`` would do, in sentences."""
+    titles = ", ".join(find_method(name).title for name in find_rows(rows))
+    sizes, rounds = (QUICK if quick else FULL), (QUICK_ROUNDS if quick else ROUNDS)
+    return f"Training steps of {titles}, each beside Base's in {rounds} rounds on one thread.\n{sizes.describe()}."
+
+
 def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] = ()) -> TrainResult:
     """Check every row's model against its matrix, then time their steps beside Base's. ``quick`` is tiny."""
-    rounds, sizes, marks = rounds or (2 if quick else 10), QUICK if quick else FULL, stamp("transformers")
-    batch, names = draw(sizes), find_rows(rows)
+    rounds, sizes = rounds or (QUICK_ROUNDS if quick else ROUNDS), QUICK if quick else FULL
+    marks, batch, names = stamp("transformers"), draw(sizes), find_rows(rows)
     models = {name: build(name, sizes) for name in names}
     agreements = [check(name, model, batch) for name, model in models.items()]
     steps = {name: training_step(model, batch) for name, model in models.items()}

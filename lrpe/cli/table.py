@@ -3,11 +3,13 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from lrpe.cli.choosing import numbers, one, paths, words
-from lrpe.errors import LrpeError
+from lrpe.errors import require
+
+OF_SPEED = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,14 @@ class MakeTable:
         return changed(sized, *(nested(key, value) for key, value in self.changes.items())) if self.changes else sized
 
     def measure_speed(self) -> int:
-        raise LrpeError("not yet")
+        from lrpe.cli.speed import make_speed
+
+        usual = MakeTable(self.name)
+        given = [field.name for field in fields(self) if getattr(self, field.name) != getattr(usual, field.name)]
+        others = [f"--{name}" for name in (*given, *self.changes) if name not in (*OF_SPEED, "changes")]
+        require(not others, f"lrpe table speed is measured, not trained, and takes no {' and no '.join(others)}.")
+        out = self.out or self.runs / "tables" / f"speed-{self.scale}"
+        return make_speed(words(self.rows), self.scale, out, self.dry_run, command())
 
 
 def command(arguments: Sequence[str] | None = None) -> str:

@@ -58,3 +58,6 @@ def as_html(rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[st
         for line in lines
     )
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+FORMATS = {"txt": as_text, "md": as_markdown, "tex": as_latex}  # files by their endings; a page is made of parts

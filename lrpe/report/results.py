@@ -14,14 +14,12 @@ from lrpe.experiments.table import Figure
 from lrpe.experiments.tables import title_of
 from lrpe.experiments.written import to_dict
 from lrpe.report.curves import curves_spec
-from lrpe.report.formats import as_html, as_latex, as_markdown, as_text
+from lrpe.report.formats import FORMATS, as_html, as_text
 from lrpe.report.page import folded, heading, made_by, paragraph, picture, write_page
 from lrpe.report.picture import Spec, as_svg, save_picture
 from lrpe.report.table import Column, as_data
 from lrpe.stamp import describe, stamp
 from lrpe.whole import write_whole
-
-FORMATS = {"txt": as_text, "md": as_markdown, "tex": as_latex}
 
 
 def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:

@@ -1,0 +1,54 @@
+"""The paper's table of speed, measured: printed, written in every format, and as a page."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lrpe.experiments.paper import SPEED, printed
+from lrpe.report.formats import FORMATS, as_html, as_text
+from lrpe.report.page import folded, made_by, paragraph, write_page
+from lrpe.report.table import Column, as_data
+from lrpe.stamp import describe
+from lrpe.whole import write_whole
+
+TITLE = "Training steps of the bidirectional language model, relative to Base"
+NOTES = (
+    "Fair: one normaliser for every row. A small model on a processor in place of the paper's on GPUs: the rows can be "
+    "compared with each other, and with the paper's with care.",
+    "Figures are medians; fair.json has their quartiles, the memory of a step, and what they were measured with.",
+)
+
+
+def report_speed(result: dict[str, Any], measured: str, out: Path, command: str) -> tuple[str, Path]:
+    """Write what ``lrpe bench train`` found to a folder, in the files of every table; the text, and where the page is.
+
+    ``measured`` is the measurement's own text, which stands on the page.
+    """
+    rows, columns = {row["method"]: row["title"] for row in result["rows"]}, [column_of(result)]
+    ranked = [row for row in rows if row != "base"]  # which has nothing to pay for
+    out.mkdir(parents=True, exist_ok=True)
+    for suffix, write in FORMATS.items():
+        write_whole(out / f"fair.{suffix}", write(rows, columns, ranked) + "\n")
+    write_whole(out / "fair.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    data = {"command": command, "stamp": result["stamp"], "settings": {"fair": as_data(rows, columns)}}
+    write_whole(out / "table.json", json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    notes = [*quick_note(result), noise_note(result), *NOTES, describe(result["stamp"])]
+    text = "\n\n".join([TITLE, as_text(rows, columns, ranked), "\n".join(notes)])
+    write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
+    parts = [as_html(rows, columns, ranked), *map(paragraph, notes), made_by(command)]
+    return text, write_page(out / "index.html", TITLE, [*parts, folded("The measurement", measured)])
+
+
+def column_of(result: dict[str, Any]) -> Column:
+    """Base is 1, whatever it came out at beside itself."""
+    speeds = {row["method"]: row["speed"]["ratio"] for row in result["rows"]} | {"base": 1.0}
+    return Column("relative speed", speeds, 2, "higher", paper=printed(SPEED, 0))
+
+
+def noise_note(result: dict[str, Any]) -> str:
+    (base,) = [row["speed"]["ratio"] for row in result["rows"] if row["method"] == "base"]
+    return f"Base beside itself came out at {base:.2f}: so far apart are two measurements of the same."
+
+
+def quick_note(result: dict[str, Any]) -> list[str]:
+    return ["Tiny: this says that it runs and nothing about speed."] if result["quick"] else []
