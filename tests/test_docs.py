@@ -1,6 +1,7 @@
 """What README and docs say is so: their code runs, the tests and files they name exist."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,19 @@ def test_every_python_block_runs(page, capsys):
     names: dict = {}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_lrpe_command_can_be_typed(page):
+    from lrpe.cli.parser import parse
+
+    lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["torchrun"]:
+            words = words[words.index("lrpe.cli") :]
+        if words and words[0] in ("lrpe", "lrpe.cli"):
+            assert callable(parse(words[1:]).run), line
 
 
 def test_the_readme_has_a_first_example():

@@ -19,6 +19,7 @@ from lrpe.cli.evaluate import Evaluate
 from lrpe.cli.explore import Explore
 from lrpe.cli.export import Export
 from lrpe.cli.generate import Generate
+from lrpe.cli.report import Report
 from lrpe.cli.runs import Runs
 from lrpe.cli.table import MakeTable
 from lrpe.cli.train import Train
@@ -48,6 +49,7 @@ VERBS: dict[str, type | Group] = {
     "evaluate": Evaluate,
     "generate": Generate,
     "runs": Runs,
+    "report": Report,
     "verify": Verify,
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
     "explore": Explore,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from lrpe.aligned import in_columns
 from lrpe.experiments.columns.named import find_column
-from lrpe.experiments.cost import estimate
+from lrpe.experiments.cost import Cost, estimate
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.scale import find_scale
 
@@ -13,8 +13,9 @@ from lrpe.experiments.scale import find_scale
 def describe_plan(cells: Sequence[Experiment], tflops: float) -> str:
     distinct = with_starts(cells)
     header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
-    lines = [described(cell, tflops) for cell in distinct.values()]
-    total = sum(estimate(cell).hours(tflops) for cell in distinct.values())
+    costs = {name: estimate(cell) for name, cell in distinct.items()}
+    lines = [described(cell, costs[name], tflops) for name, cell in distinct.items()]
+    total = sum(cost.hours(tflops) for cost in costs.values())
     table = in_columns([*header, f"hours at {tflops:g} TFLOP/s"], lines, left=2)
     notes = "\n\n".join(departures(distinct.values()))
     return f"{table}\n\n{len(distinct)} runs, {total:,.2f} hours at {tflops:g} TFLOP/s.\n\n{notes}\n"
@@ -29,8 +30,8 @@ def with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
     return found
 
 
-def described(cell: Experiment, tflops: float) -> list[str]:
-    cost, plan, base = estimate(cell), cell.training.optimization, cell.architecture | cell.model
+def described(cell: Experiment, cost: Cost, tflops: float) -> list[str]:
+    plan, base = cell.training.optimization, cell.architecture | cell.model
     return [
         cell.name,
         cell.data.name,

@@ -44,7 +44,7 @@ def small(experiment: Experiment) -> Experiment:
 
     Departures:
     - Language models read bytes, in which a model of this size soon learns more than counting does, and are scored on
-      the first 262,144 of a split.
+      the first 131,072 of a split.
     - Model, length, batch and updates are a fraction of the paper's; AdamW, cosine, clipping at 1 and no dropout are
       the same for every row and column. Only the order of rows can be compared, and that with care.
     """
@@ -133,9 +133,9 @@ SMALL = {
     "language": Shape(
         model=sizes(128, 3, 4, 256),
         plan=plan(600, 8, 2e-3),
-        training=often(600, 16, 16),
+        training=often(600, 8, 16),
         data={"tokenizer": "bytes", "length": 256},
-        scored=64,
+        scored=32,
     ),
     "masked": Shape(
         model=sizes(128, 3, 4, 128, classifier_hidden_size=128),
