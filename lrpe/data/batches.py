@@ -58,10 +58,10 @@ class Batches:
         for batch in self.draws(epoch):
             yield [draw.index for draw in batch]
 
-    def draws(self, epoch: int) -> Iterator[list[Draw]]:
+    def draws(self, epoch: int, start: int = 0) -> Iterator[list[Draw]]:
         n, together = self.samples, self.size * self.world
         order = np.random.default_rng((self.seed, epoch)).permutation(n) if self.training else np.arange(n)
-        for batch in range(len(self)):
+        for batch in range(start, len(self)):
             places = range(batch * together + self.rank, min((batch + 1) * together, n), self.world)
             yield [Draw(int(order[i // self.copies]), epoch, self.seed, i % self.copies) for i in places]
 
@@ -72,7 +72,7 @@ class Batches:
         """
         loader = DataLoader(
             Keyed(self.split),  # type: ignore[arg-type]
-            batch_sampler=list(self.draws(number))[start:],  # type: ignore[arg-type]
+            batch_sampler=self.draws(number, start),  # type: ignore[arg-type]
             collate_fn=self.gather,
             num_workers=self.workers,
             generator=torch.Generator(),  # else every epoch would draw from torch's own, which dropout draws from

@@ -29,6 +29,8 @@ def pad_tokens(samples: list[Sample], names: list[str], padding: int) -> Batch:
 
     def fill(name: str, row: np.ndarray) -> np.ndarray:
         missing = (0, longest - len(row))
+        if missing[1] == 0:
+            return row
         if name == "sequences":
             return np.pad(row, missing, mode="edge")
         return np.pad(row, missing, constant_values=PADDED.get(name, padding))

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lrpe.errors import LrpeError
+from lrpe.errors import LrpeError, StoppedError
 from lrpe.tasks.evaluate import evaluate, to_device
 from lrpe.tasks.task import Batch, Loss, Task
 from lrpe.training.bar import Bar
@@ -26,7 +26,7 @@ from lrpe.training.precision import Kind, Precision
 from lrpe.training.processes import on_first, rank, world
 from lrpe.training.record import Record
 from lrpe.training.steps import Steps, measure, validation_batches
-from lrpe.training.stopping import Stop, StoppedError
+from lrpe.training.stopping import Stop
 from lrpe.training.watchers import Watcher, choose_watchers
 
 
@@ -184,17 +184,17 @@ class Loop:
 
     def differentiate(self, steps: Iterator[Batch]) -> Tensor:
         """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
-        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        losses, handled = [], 0
         for step in range(self.steps.accumulated):
             batch = next(steps)
             amount, self.unit = measure(batch)
             with self.parallel.step(self.model, last=step == self.steps.accumulated - 1):
                 loss = self.compute_loss(to_device(batch, str(self.device)))
-                self.backward(loss.total * self.precision.scale)
-            sums[0] += loss.total.detach()
-            sums[1] += loss.count
-            sums[2] += amount
-        sums[3] += self.stop.asked
+                self.backward(loss.total)
+            losses += [loss.total.detach(), loss.count]
+            handled += amount
+        told = torch.tensor([handled, self.stop.asked], dtype=torch.float64, device=self.device)
+        sums = torch.cat([torch.stack(losses).double().view(-1, 2).sum(0), told])
         if dist.is_initialized():
             dist.all_reduce(sums)
         return sums
@@ -204,7 +204,8 @@ class Loop:
             return self.task.loss(self.forward, batch)
 
     def backward(self, total: Tensor) -> None:
-        total.backward()
+        scale = self.precision.scale
+        (total if scale == 1 else total * scale).backward()
 
     def evaluate(self) -> None:
         """Measure the model, and save it."""

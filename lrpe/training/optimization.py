@@ -74,7 +74,7 @@ class Optimization:
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.optimizer]
-        return kind(groups(model, self.weight_decay), lr=self.rate, betas=self.betas, eps=self.eps)
+        return kind(groups(model, self.weight_decay), lr=self.rate, betas=self.betas, eps=self.eps, fused=True)
 
 
 # Of updates since the warm-up, of those that there are, and its length.

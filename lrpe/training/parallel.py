@@ -42,12 +42,12 @@ class Alone(Parallel):
 
 
 class Replicated(Parallel):
-    """DistributedDataParallel. Buffers, such as the averages of batch norm, are the first process's own affair."""
+    """DistributedDataParallel. What is measured has the buffers of the first process, such as batch norm's averages."""
 
     def wrap(self, model: Any) -> Any:
         device = next(model.parameters()).device
         own = [device] if device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(model, own, broadcast_buffers=False, gradient_as_bucket_view=True)
+        return nn.parallel.DistributedDataParallel(model, own, gradient_as_bucket_view=True)
 
     def step(self, model: Any, last: bool) -> AbstractContextManager:
         return nullcontext() if last else model.no_sync()

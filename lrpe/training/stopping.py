@@ -6,10 +6,6 @@ from typing import Any
 import torch.distributed as dist
 
 
-class StoppedError(Exception):
-    """The run was asked to end, and has saved itself."""
-
-
 class Stop:
     """Whether the run was asked to end, which it does after the update that is under way.
 

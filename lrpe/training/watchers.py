@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from lrpe.errors import LrpeError
-from lrpe.training.writing import naming_failure
+from lrpe.training.writing import Growing, naming_failure
 from lrpe.whole import write_whole
 
 Figures = dict[str, float]
@@ -33,10 +33,9 @@ class TensorBoard(Watcher):
 
         self.events: Any = importlib.import_module("tensorboard.compat.proto.event_pb2")
         self.summaries: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2")
-        self.file = folder / "tensorboard" / f"events.out.tfevents.{time.time():017.6f}"
-        with naming_failure(self.file):
-            self.file.parent.mkdir(exist_ok=True)
-            self.writer = RecordWriter(self.file.open("ab", buffering=0))
+        with naming_failure(folder):
+            (folder / "tensorboard").mkdir(exist_ok=True)
+        self.writer = RecordWriter(Growing(folder / "tensorboard" / f"events.out.tfevents.{time.time():017.6f}"))
         self.write(file_version="brain.Event:2")
         self.write(step=done + 1, session_log=self.events.SessionLog(status=self.events.SessionLog.START))
 
@@ -46,8 +45,7 @@ class TensorBoard(Watcher):
         self.write(step=update, summary=self.summaries.Summary(value=values))
 
     def write(self, **fields: Any) -> None:
-        with naming_failure(self.file):
-            self.writer.write(self.events.Event(wall_time=time.time(), **fields).SerializeToString())
+        self.writer.write(self.events.Event(wall_time=time.time(), **fields).SerializeToString())
 
     def close(self) -> None:
         self.writer.close()

@@ -31,19 +31,35 @@ def reason(error: BaseException) -> str:
     return str(error).strip().rstrip(".") or type(error).__name__
 
 
-class Lines:
-    """A file that lines are added to, each in the system's hands before the next. It is opened once."""
+def write_all(stream: BinaryIO, data: bytes) -> None:
+    """A disk that is nearly full takes a part, and only then refuses."""
+    while data:
+        data = data[stream.write(data) :]
+
+
+class Growing:
+    """A file that is added to. It is opened once, and what is written is in the system's hands at once."""
 
     def __init__(self, file: Path):
         self.file = file
         self.stream: BinaryIO | None = None
 
-    def add(self, text: str) -> None:
+    def write(self, data: bytes) -> None:
         with naming_failure(self.file):
             self.stream = self.stream or self.file.open("ab", buffering=0)
-            rest = f"{text}\n".encode()
-            while rest:  # a disk that is nearly full takes a part
-                rest = rest[self.stream.write(rest) :]
+            write_all(self.stream, data)
+
+    def close(self) -> None:
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+
+
+class Lines(Growing):
+    """A file of text."""
+
+    def add(self, line: str) -> None:
+        self.write(f"{line}\n".encode())
 
     def read(self) -> list[str]:
         return self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
@@ -52,8 +68,3 @@ class Lines:
         self.close()
         with naming_failure(self.file):
             write_whole(self.file, "".join(f"{line}\n" for line in lines))
-
-    def close(self) -> None:
-        if self.stream is not None:
-            self.stream.close()
-            self.stream = None
