@@ -68,7 +68,7 @@ class LrpeConfig(PreTrainedConfig):
         gated: whether that layer is gated: act(gate) · up.
         attention_bias, mlp_bias: of the projections; qkv_bias: of queries, keys and values, as attention_bias if None.
         tie_word_embeddings: whether the output layer is the embedding.
-        hidden_dropout_prob, attention_probs_dropout_prob (of softmax attention), drop_path_rate.
+        hidden_dropout_prob, attention_probs_dropout_prob, drop_path_rate: rates; the second is of softmax attention.
         pooling: of classifiers: "mean", "last" or "first" (an image gets a class token in front).
         classifier_hidden_size: of a tanh layer before the labels; none if None.
         image_size, patch_size, num_channels: of an image model, which takes patches for tokens; None for text.
