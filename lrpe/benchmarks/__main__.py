@@ -2,28 +2,23 @@
 
 import json
 import sys
+from importlib import import_module
 
-from lrpe.benchmarks import attention, block, decode, encoding, length, train
 from lrpe.benchmarks.process import pin
 from lrpe.errors import LrpeError
 
-BENCHMARKS = {
-    "attention": attention.measure,
-    "block": block.measure,
-    "decode": decode.measure,
-    "encoding": encoding.measure,
-    "length": length.measure,
-    "train": train.measure,
-}
-
 
 def main(request: str) -> None:
+    """Measure with the ``measure`` of the module of the benchmark's name, which alone is loaded."""
     asked = json.loads(request)
     pin(asked["threads"])
     try:
-        result = BENCHMARKS[asked["benchmark"]](**asked["options"])
+        benchmark = import_module(f"lrpe.benchmarks.{asked['benchmark']}")
+        result = benchmark.measure(**asked["options"])
     except LrpeError as error:
         reply = {"error": str(error)}
+    except ModuleNotFoundError as error:
+        reply = {"missing": error.name}
     else:
         reply = {"result": result.to_dict(), "text": str(result)}
     print(json.dumps(reply))

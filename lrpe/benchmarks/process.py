@@ -43,6 +43,8 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
     reply = json.loads(child.stdout.splitlines()[-1])
     if "error" in reply:
         raise LrpeError(reply["error"])
+    if "missing" in reply:
+        raise ModuleNotFoundError(f"The measurement of {benchmark!r} needs {reply['missing']}.", name=reply["missing"])
     return reply["result"], reply["text"]
 
 

@@ -45,11 +45,25 @@ def test_a_process_that_dies_is_reported(monkeypatch):
         process.measure_apart("encoding")
 
 
-def test_the_measuring_side_answers_with_the_error(monkeypatch, capsys):
+def test_a_package_that_is_missing_there_is_missing_here(monkeypatch):
+    run_instead(monkeypatch, """print('{"missing": "transformers"}')""")
+    with pytest.raises(ModuleNotFoundError) as caught:
+        process.measure_apart("train")
+    assert caught.value.name == "transformers"
+
+
+@pytest.mark.parametrize(
+    ("raised", "reply"),
+    [
+        (LrpeError("rope and made up differ"), {"error": "rope and made up differ"}),
+        (ModuleNotFoundError("no such module", name="transformers"), {"missing": "transformers"}),
+    ],
+)
+def test_the_measuring_side_answers_with_the_error(monkeypatch, capsys, raised, reply):
     def refuse():
-        raise LrpeError("rope and made up differ")
+        raise raised
 
     monkeypatch.setattr(measuring, "pin", lambda threads: None)
-    monkeypatch.setitem(measuring.BENCHMARKS, "encoding", refuse)
+    monkeypatch.setattr("lrpe.benchmarks.encoding.measure", refuse)
     measuring.main(json.dumps({"benchmark": "encoding", "threads": 1, "options": {}}))
-    assert json.loads(capsys.readouterr().out) == {"error": "rope and made up differ"}
+    assert json.loads(capsys.readouterr().out) == reply
