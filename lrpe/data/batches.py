@@ -70,14 +70,16 @@ class Batches:
 
         A process whose share of the last batch of an evaluation is empty gets None for it.
         """
-        loader = DataLoader(
+        if self.workers == 0:
+            yield from (self.gather([self.split.sample(draw) for draw in batch]) for batch in self.draws(number, start))
+            return
+        yield from DataLoader(
             Keyed(self.split),  # type: ignore[arg-type]
             batch_sampler=self.draws(number, start),  # type: ignore[arg-type]
             collate_fn=self.gather,
             num_workers=self.workers,
             generator=torch.Generator(),  # else every epoch would draw from torch's own, which dropout draws from
         )
-        yield from loader
 
     def gather(self, samples: list[Sample]) -> Any:
         return self.collate(samples) if samples else None

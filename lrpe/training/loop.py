@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from lrpe.errors import LrpeError, StoppedError
@@ -23,7 +22,7 @@ from lrpe.training.history import History
 from lrpe.training.optimization import Optimization, scale_
 from lrpe.training.parallel import choose_parallel
 from lrpe.training.precision import Kind, Precision
-from lrpe.training.processes import on_first, rank, world
+from lrpe.training.processes import added, on_first, rank, world
 from lrpe.training.record import Record
 from lrpe.training.steps import Steps, measure, validation_batches
 from lrpe.training.stopping import Stop
@@ -107,6 +106,7 @@ class Loop:
         self.validation = validation_batches(task, training.evaluation_batch or self.steps.size, limit, workers)
         self.plan = training.optimization.settled(self.steps.updates_per_epoch)
         self.optimizer = self.plan.build(self.model)
+        self.seeds = draw_seeds(training.seed, self.plan.updates)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.history, self.stop = History(record.folder), Stop()
         self.watchers: list[Watcher] = []
@@ -165,16 +165,15 @@ class Loop:
 
     def learn(self, steps: Iterator[Batch]) -> Learned:
         """One update of the weights."""
-        seed_update(self.training.seed, self.update, self.device)
+        set_seed(int(self.seeds[self.update]), self.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate_at(self.update)
         total, count, amount, stop = self.differentiate(steps)
+        count = max(count, 1)  # nothing may be masked
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         # Gradients are means over processes of scaled sums: this makes them that of the mean loss.
-        factor = world() / (count * self.precision.scale)
-        norm = scale_(gradients, factor.float(), self.plan.clip)
-        loss, norm, amount, stop = torch.stack([total / count, norm, amount, stop]).tolist()
-        accepted = self.precision.accept(norm)
+        norm = scale_(gradients, world() / (count * self.precision.scale), self.plan.clip)
+        loss, accepted = total / count, self.precision.accept(norm)
         if not math.isfinite(loss) or (accepted and not math.isfinite(norm)):
             raise LrpeError(self.broken(loss, norm))
         if accepted:
@@ -182,7 +181,7 @@ class Loop:
         self.optimizer.zero_grad()
         return Learned(loss, norm, amount, bool(stop))
 
-    def differentiate(self, steps: Iterator[Batch]) -> Tensor:
+    def differentiate(self, steps: Iterator[Batch]) -> list[float]:
         """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
         losses, handled = [], 0
         for step in range(self.steps.accumulated):
@@ -193,11 +192,8 @@ class Loop:
                 self.backward(loss.total)
             losses += [loss.total.detach(), loss.count]
             handled += amount
-        told = torch.tensor([handled, self.stop.asked], dtype=torch.float64, device=self.device)
-        sums = torch.cat([torch.stack(losses).double().view(-1, 2).sum(0), told])
-        if dist.is_initialized():
-            dist.all_reduce(sums)
-        return sums
+        total, count = torch.stack(losses).double().view(-1, 2).sum(0).tolist()
+        return added([total, count, handled, self.stop.asked], self.device)
 
     def compute_loss(self, batch: Batch) -> Loss:
         with self.precision.autocast():
@@ -264,9 +260,13 @@ def improves(value: float, best: float, better: str) -> bool:
     return math.isnan(best) or (value > best if better == "higher" else value < best)
 
 
-def seed_update(seed: int, update: int, device: torch.device) -> None:
-    """All that is random in an update comes from the seed, its number and the process, so there is nothing to save."""
-    drawn = int(np.random.SeedSequence((seed, update, rank())).generate_state(1, np.uint64)[0] >> 1)
-    torch.default_generator.manual_seed(drawn)
+def draw_seeds(seed: int, updates: int) -> np.ndarray:
+    """One an update, of this process alone. All that is random in an update comes from its own: nothing is to save."""
+    return np.random.SeedSequence((seed, rank())).generate_state(updates, np.uint64) >> np.uint64(1)
+
+
+def set_seed(seed: int, device: torch.device) -> None:
+    """As torch.manual_seed, which takes longer: it looks for devices that are not there."""
+    torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
-        torch.cuda.manual_seed(drawn)
+        torch.cuda.manual_seed(seed)

@@ -100,14 +100,14 @@ def groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def scale_(gradients: list[Tensor], factor: Tensor, largest: float) -> Tensor:
+def scale_(gradients: list[Tensor], factor: float, largest: float) -> float:
     """Multiply a gradient; if it is then longer than ``largest`` (and that is not 0), shorten it to that.
 
     The norm that it had before it was shortened.
     """
-    norm = nn.utils.get_total_norm(gradients)
-    norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm) * factor
-    if largest > 0:
-        factor = factor * (largest / (norm + 1e-6)).clamp(max=1)
+    found = nn.utils.get_total_norm(gradients)
+    norm = float(found.full_tensor() if isinstance(found, DTensor) else found) * factor
+    if 0 < largest < norm:
+        factor *= largest / norm
     torch._foreach_mul_(gradients, factor)  # type: ignore[attr-defined]
     return norm

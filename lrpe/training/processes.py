@@ -50,6 +50,15 @@ def barrier() -> None:
         dist.barrier()
 
 
+def added(numbers: list[float], device: torch.device) -> list[float]:
+    """Each of these, added up over all processes."""
+    if not dist.is_initialized():
+        return numbers
+    sums = torch.tensor(numbers, dtype=torch.float64, device=device)
+    dist.all_reduce(sums)
+    return sums.tolist()
+
+
 def on_first(act: Callable[[], Found]) -> Found:
     """What the first process finds, on every process; and its error, so that none is left waiting for it."""
     if not dist.is_initialized():

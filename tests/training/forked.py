@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,26 +14,35 @@ CONTEXT.set_forkserver_preload(["tests.training.small_run"])
 
 def start(folder: Path, processes: int = 1, dropout: float = 0.0, **changes: Any) -> list[BaseProcess]:
     """The small run in that folder, on so many processes, with changes of its training."""
+    return fork(run_small, processes, folder, dropout, changes)
+
+
+def run_small(folder: Path, dropout: float, changes: dict[str, Any]) -> None:
+    from tests.training.small_run import run, small_training
+
+    run(folder, small_training(**changes), dropout)
+
+
+def fork(act: Callable[..., None], processes: int, *args: Any) -> list[BaseProcess]:
+    """Processes that act together, told what torchrun would tell them if they are several."""
     port = free_port()
-    told = [(folder, rank, processes, port, dropout, changes) for rank in range(processes)]
-    several = [CONTEXT.Process(target=go, args=each) for each in told]
+    several = [CONTEXT.Process(target=go, args=(act, rank, processes, port, args)) for rank in range(processes)]
     for process in several:
         process.start()
     return several
 
 
-def go(folder: Path, rank: int, processes: int, port: int, dropout: float, changes: dict[str, Any]) -> None:
+def go(act: Callable[..., None], rank: int, processes: int, port: int, args: tuple[Any, ...]) -> None:
     import torch
 
     from lrpe.training.processes import joined
-    from tests.training.small_run import run, small_training
 
     torch.set_num_threads(1)
-    if processes > 1:  # as torchrun tells them
+    if processes > 1:
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
         os.environ |= {name: str(value) for name, value in told.items()} | {"MASTER_ADDR": "127.0.0.1"}
     with joined():
-        run(folder, small_training(**changes), dropout)
+        act(*args)
 
 
 def kill(several: Sequence[BaseProcess]) -> None:

@@ -42,9 +42,9 @@ def test_matrices_decay_and_norms_biases_and_angles_do_not():
 
 def test_a_gradient_is_multiplied_and_shortened_or_let_be():
     gradient = torch.full((4,), 2.0)
-    assert scale_([gradient], torch.tensor(0.5), 0.0) == pytest.approx(2)
+    assert scale_([gradient], 0.5, 0.0) == pytest.approx(2)
     assert gradient.norm() == pytest.approx(2)
-    assert scale_([gradient], torch.tensor(3.0), 1.0) == pytest.approx(6)
+    assert scale_([gradient], 3.0, 1.0) == pytest.approx(6)
     assert gradient.norm() == pytest.approx(1, rel=1e-3)
 
 

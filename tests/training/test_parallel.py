@@ -8,11 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
 
-from lrpe.models import LrpeForImageClassification
-from lrpe.training.checkpoint import read_progress
+from lrpe.models import LrpeForCausalLM, LrpeForImageClassification
+from lrpe.training.checkpoint import read_progress, save_checkpoint
+from lrpe.training.optimization import Optimization
+from lrpe.training.parallel import Sharded
 from lrpe.training.processes import barrier, joined, on_first, own_device, rank, world
-from tests.training.forked import finish, kill, start
+from tests.models.tiny import draw_ids, tiny
+from tests.training.forked import finish, fork, kill, start
 from tests.training.small_run import assert_same_to_rounding, lines, run
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +61,33 @@ def test_a_run_of_two_that_was_killed_goes_on_with_two_one_or_another_kind(tmp_p
     else:
         finish(start(tmp_path, 1))
     assert_same_to_rounding(tmp_path, one)
+
+
+def save_tied(folder: Path) -> None:
+    """A language model in shares, after a step."""
+    parallel = Sharded()
+    bare = tiny(LrpeForCausalLM)
+    if rank() == 1:
+        torch.nn.init.zeros_(bare.lm_head.weight)  # the first process's weights count
+    model = parallel.wrap(bare)
+    optimizer = Optimization(rate=0.1).build(model)
+    with parallel.step(model, last=True):
+        model(draw_ids(2, 9), labels=draw_ids(2, 9)).loss.backward()
+    optimizer.step()
+    save_checkpoint(folder, model, bare, optimizer, {"update": 1})
+
+
+def test_tied_embeddings_stay_tied_in_shares(tmp_path):
+    finish(fork(save_tied, 2, tmp_path / "two"))
+    model = tiny(LrpeForCausalLM)
+    optimizer = Optimization(rate=0.1).build(model)
+    model(draw_ids(2, 9), labels=draw_ids(2, 9)).loss.backward()
+    optimizer.step()
+    found = LrpeForCausalLM.from_pretrained(tmp_path / "two")
+    assert found.lm_head.weight is found.model.embed_tokens.weight
+    assert "lm_head.weight" not in load_file(tmp_path / "two" / "model.safetensors")
+    for name, value in model.state_dict().items():
+        assert_close(found.state_dict()[name], value, rtol=1e-4, atol=1e-4, check_dtype=False)
 
 
 def test_torchrun_that_is_asked_to_stop_lets_its_processes_save(tmp_path):

@@ -38,8 +38,8 @@ class Stream:
 
     def words_and_bytes(self, begin: int, end: int) -> tuple[float, float]:
         """Those of some tokens: of whole documents exactly, of a part of one as its tokens are to all of them."""
-        words, size = (np.diff(np.interp((begin, end), self.marks[0], marks)) for marks in self.marks[1:])
-        return float(words[0]), float(size[0])
+        words, size = (np.interp((begin, end), self.marks[0], marks) for marks in self.marks[1:])
+        return float(words[1] - words[0]), float(size[1] - size[0])
 
 
 def read_streams(folder: Path, tokenizer: Tokenizer) -> dict[str, Stream]:

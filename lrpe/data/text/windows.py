@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from lrpe.data.dataset import Draw, Sample
 from lrpe.data.text.stream import Stream
 from lrpe.errors import require
@@ -49,7 +47,8 @@ class Windows:
         scored, end = draw.index * self.step, min((draw.index + 1) * self.step, len(self.stream))
         begin = max(0, (draw.index + 1) * self.step - self.length)
         ids = self.stream.read(begin - 1, end)
-        labels = np.where(np.arange(begin, end) < scored, UNSCORED, ids[1:])
+        labels = ids[1:].copy()
+        labels[: scored - begin] = UNSCORED
         words, size = self.stream.words_and_bytes(scored, end)
         sample = {"input_ids": ids[:-1], "labels": labels, "words": words, "bytes": size}
         return sample | ({"sequences": self.stream.sequences(begin, end)} if self.packed else {})
