@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lrpe.attention.attend import tables_for
 from lrpe.attention.decay import Decay
+from lrpe.attention.features import tables_for
 from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, first_state
 from lrpe.attention.layer import AttentionLayer, Heads, choose_encoding
 from lrpe.attention.softmax_sum import Sight, each_query, fading, product_sum, score_sum

@@ -40,11 +40,9 @@ def check_kind(state: Any) -> None:
 def step_sum(
     q: Tensor, k: Tensor, v: Tensor, frame: Frame, S: Tensor, gap: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """One token: S ← r^gap S + k vᵀ, o = q S. q is (batch, heads, 1, f); returns o and the new S."""
+    """One token: S ← r^gap S + k vᵀ, o = q S for the queries q (batch, key heads, group, f) of each key; o and S."""
     if frame.decay is not None:
-        ones = torch.ones(1, dtype=torch.long, device=S.device)
-        S = S * frame.fade(ones if gap is None else gap, S.dtype)[..., None, None]
+        r = frame.decay.to(S.dtype) if gap is None else frame.fade(gap, S.dtype)
+        S = S * r.unsqueeze(-1).unsqueeze(-1)
     S = torch.addcmul(S, k.to(S.dtype).mT, v.to(S.dtype))
-    (batch, heads, _, f), key_heads = q.shape, S.shape[1]
-    rows = q.to(S.dtype).reshape(batch, key_heads, heads // key_heads, f)
-    return (rows @ S).view(batch, heads, 1, S.shape[-1]), S
+    return q.to(S.dtype) @ S, S

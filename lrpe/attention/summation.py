@@ -20,7 +20,7 @@ class Start(NamedTuple):
 
     S: Tensor | None  # (batch, key heads, f, e)
     z: Tensor | None  # (batch, key heads, f)
-    gap: Tensor  # (batch,)
+    gap: Tensor | None = None  # (batch,); 1 if None
 
 
 class Sums(NamedTuple):
@@ -94,8 +94,8 @@ def last_state(k: Tensor, v: Tensor, frame: Frame, start: Start | None) -> tuple
     p = frame.placed(k.shape[2], k.device)
     dtype = compute_dtype(k.dtype)
     w = frame.fade(p[:, -1:] - p, dtype)[..., None]  # (batch, heads, n, 1)
-    reach = (p[:, -1:] - p[:, :1]).sum(-1) + (0 if start is None else start.gap)
-    first = frame.fade(reach, dtype)  # (batch, heads)
+    gap = 1 if start is None or start.gap is None else start.gap
+    first = frame.fade((p[:, -1:] - p[:, :1]).sum(-1) + gap, dtype)  # (batch, heads)
     if frame.sequences is not None:
         same = frame.sequences == frame.sequences[:, -1:]
         w, first = w * same[:, None, :, None], first * same[:, :1]

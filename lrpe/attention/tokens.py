@@ -16,6 +16,8 @@ class Tokens(NamedTuple):
     mask: Tensor | None  # (batch, n) bool
     sequences: Tensor | None  # (batch or 1, n) int64: 0, 1, ... in the order in which they come
     bounds: tuple[int, ...] | None = None  # where packed sequences begin and end, if cu_seqlens told
+    gap: Tensor | None = None  # (batch,): how far the state that they go on from stands before them; 1 if None
+    next: Tensor | None = None  # (batch,): one past the position of each row's last real token
 
     def clock(self) -> Tensor | None:
         """Positions that never fall within a sequence, for the decay: padding stands where the token before it does.
@@ -87,22 +89,64 @@ def read_tokens(
         require(state is None, "A state goes on with one sequence; packed sequences start anew. Pass one of the two.")
         positions = restart(sequences) if positions is None else positions
     if state is not None:
-        place = state.position
-        require(
-            place.shape == (batch,) and place.device == x.device,
-            lambda: (
-                f"The state has one position for each of {batch} rows on {x.device}; got shape {tuple(place.shape)} on "
-                f"{place.device}."
-            ),
-        )
+        check_standing(state, x)
     if positions is not None:
         positions = read_positions(positions, x, axes)
         if not torch.compiler.is_compiling():
             check_order(Tokens(positions, mask, sequences), state, decays)
-    elif mask is not None or state is not None:
-        counted = torch.arange(n, device=x.device) if mask is None else padded(mask)
-        positions = counted if state is None else counted + state.position[:, None]
-    return Tokens(positions, mask, sequences, None if cu_seqlens is None else tuple(cu_seqlens.tolist()))
+    elif mask is None:
+        return following(state, x)
+    else:
+        positions = padded(mask) if state is None else padded(mask) + state.position[:, None]
+    tokens = Tokens(positions, mask, sequences, None if cu_seqlens is None else tuple(cu_seqlens.tolist()))
+    gap = None if state is None or n == 0 or not decays else gap_after(state, tokens)
+    return tokens._replace(gap=gap, next=next_position(tokens, x, state))
+
+
+def following(state: Standing | None, x: Tensor) -> Tokens:
+    """Tokens one after another, from where the state stands, or from 0."""
+    batch, n = x.shape[0], x.shape[-2]
+    if state is None:
+        return Tokens(None, None, None, next=torch.full((batch,), n, dtype=torch.long, device=x.device))
+    positions = torch.arange(n, device=x.device) + state.position[:, None]
+    return Tokens(positions, None, None, next=state.position + n)
+
+
+def check_standing(state: Standing, x: Tensor) -> None:
+    batch, place = len(x), state.position
+    require(
+        place.shape == (batch,) and place.device == x.device,
+        lambda: (
+            f"The state has one position for each of {batch} rows on {x.device}; got shape {tuple(place.shape)} on "
+            f"{place.device}."
+        ),
+    )
+
+
+def gap_after(state: Standing, tokens: Tokens) -> Tensor:
+    """How far the state stands before the first token: 1 if they follow one another; 0 if that token is padding."""
+    positions = tokens.clock()
+    assert positions is not None  # read_tokens gives positions whenever there is a state
+    since = positions[:, 0] - state.position + 1
+    return since if tokens.mask is None else since.clamp(min=0)
+
+
+def next_position(tokens: Tokens, x: Tensor, state: Standing | None) -> Tensor:
+    """One past the position of the last sequence's last real token, (batch,); where there is none, where it was."""
+    assert tokens.positions is not None
+    before = torch.zeros(len(x), dtype=torch.long, device=x.device) if state is None else state.position
+    if x.shape[-2] == 0:
+        return before
+    place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
+    if tokens.mask is None and tokens.sequences is None:
+        return place.amax(-1).expand(len(x)) + 1
+    nowhere = torch.iinfo(torch.long).min
+    if tokens.mask is not None:
+        place = place.masked_fill(~tokens.mask, nowhere)
+    if tokens.sequences is not None:
+        place = place.masked_fill(tokens.sequences != tokens.sequences[:, -1:], nowhere)
+    last = place.amax(-1)
+    return torch.where(last == nowhere, before, last + 1)
 
 
 def read_mask(mask: Tensor, x: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ class PositionalEncoding(Precise):
     """What attention needs to know of an encoding of queries and keys, whether or not it is in the family.
 
     ``acts`` says whether it comes before or after the feature map φ; ``relative``, whether its scores depend on t-s
-    exactly; ``decay``, the factor a head loses per step, or None; ``score_scale`` multiplies every score.
+    exactly; ``one_for_both``, whether queries and keys are encoded alike; ``decay``, the factor a head loses per step,
+    or None; ``score_scale`` multiplies every score.
     """
 
     head_dim: int
@@ -27,6 +28,7 @@ class PositionalEncoding(Precise):
     axes: int
     acts: Literal["before", "after"]
     relative: bool
+    one_for_both: bool = False
     decay: Tensor | None
     score_scale: float
 
@@ -65,6 +67,7 @@ class Encoding(PositionalEncoding):
     """
 
     relative = True
+    one_for_both = True
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class Encoding(PositionalEncoding):
 def check_features(x: Tensor, head_dim: int) -> None:
     if x.ndim < 2 or x.shape[-1] != head_dim:
         raise LrpeError(f"Features have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.")
-    require(x.is_floating_point(), f"Features are real floating-point numbers; got {x.dtype}.")
+    require(x.is_floating_point(), lambda: f"Features are real floating-point numbers; got {x.dtype}.")
 
 
 def check_table(table: EncodingTable, x: Tensor) -> None:

@@ -1,0 +1,86 @@
+"""What is summed: φ and the encoding of queries and keys, in the order that the encoding declares."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.feature_map import FeatureMap
+from lrpe.attention.normalizer import Normalizer
+from lrpe.attention.state import DecodingState
+from lrpe.attention.tokens import Tokens, place
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.errors import require
+
+
+class Features(NamedTuple):
+    """The encoded features, and the plain ones if the normaliser's Δ is summed from those."""
+
+    encoded: Tensor  # (batch, heads, n, feature_dim)
+    plain: Tensor | None  # (batch, heads, n, φ's width)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Features":
+        return Features(change(self.encoded), None if self.plain is None else change(self.plain))
+
+    def of_delta(self, normalizer: Normalizer) -> Tensor | None:
+        """Those that Δ is summed from, if the normaliser has one."""
+        return {"encoded": self.encoded, "plain": self.plain, "none": None}[normalizer.delta]
+
+
+def encode(x: Tensor, side: str, encoding: PositionalEncoding, phi: FeatureMap, table, plain: bool) -> Features:
+    """φ and the encoding of queries or keys."""
+    encode_side = encoding.query if side == "query" else encoding.key
+    if encoding.acts == "before":
+        return Features(phi(encode_side(x, table)), phi(x) if plain else None)
+    features = phi(x)
+    return Features(encode_side(features, table), features if plain else None)
+
+
+def encode_token(
+    q: Tensor, k: Tensor, encoding: PositionalEncoding, phi: FeatureMap, position: Tensor, plain: bool
+) -> tuple[Features, Features]:
+    """The same for one token: of the queries of each key head, (batch, key heads, group, d), and of their key.
+
+    They are rows at one position, (batch or 1, 1), so an encoding that is one for both sides encodes all of them at
+    once: with so few numbers it is the calls that take time.
+    """
+    group = q.shape[2]
+    if encoding.one_for_both:
+        table = encoding.table(position.expand(-1, group + 1), q.dtype)
+        rows = encode(torch.cat([q, k], 2), "key", encoding, phi, table, plain)
+        return rows.each(lambda x: x.narrow(2, 0, group)), rows.each(lambda x: x.narrow(2, group, 1))
+    q_table, k_table = encoding.tables(position.expand(-1, group), position, q.dtype)
+    return encode(q, "query", encoding, phi, q_table, plain), encode(k, "key", encoding, phi, k_table, plain)
+
+
+def scale(queries: Features, encoding: PositionalEncoding) -> Features:
+    return queries if encoding.score_scale == 1 else queries.each(lambda x: x * encoding.score_scale)
+
+
+def hide(keys: Features, mask: Tensor | None) -> Features:
+    """Padding gets features of 0 once, after encoding, so that the sum and its Δ agree."""
+    if mask is None:
+        return keys
+    return keys.each(lambda x: torch.where(mask[:, None, :, None], x, 0))
+
+
+def tables_for(encoding: PositionalEncoding, tokens: Tokens, key_tokens: Tokens, q: Tensor, k: Tensor):
+    """The encoding's tables for queries and keys: one and the same in self-attention."""
+    axes = encoding.axes
+    given = tokens.positions is not None and key_tokens.positions is not None
+    require(given or axes == 1, f"On a grid of {axes} axes attention needs positions=lrpe.positions.grid(...).")
+    if key_tokens is tokens:
+        table = encoding.table(place(tokens, q), q.dtype)
+        return table, table
+    return encoding.tables(place(tokens, q), place(key_tokens, k), q.dtype)
+
+
+def check_state(state: DecodingState, keys: Features, v: Tensor, normalizer: Normalizer) -> None:
+    """A state has the sizes of the features that it is summed from."""
+    summed, (batch, heads, _, f) = keys.of_delta(normalizer), keys.encoded.shape
+    expected = (batch, heads, f, v.shape[-1]), (batch, heads, 0 if summed is None else summed.shape[-1])
+    found = tuple(state.S.shape), tuple(state.z.shape)
+    require(found == expected, lambda: f"The state here has S and z of shapes {expected}; got {found}.")
+    devices = {state.S.device, state.z.device, v.device}
+    require(len(devices) == 1, lambda: f"The state lives where the input does; got {sorted(map(str, devices))}.")

@@ -1,0 +1,39 @@
+"""One token a row: all that came before it is the state."""
+
+from torch import Tensor
+
+from lrpe.attention.feature_map import FeatureMap
+from lrpe.attention.features import check_state, encode_token, hide, scale
+from lrpe.attention.frame import Frame
+from lrpe.attention.normalizer import Normalizer
+from lrpe.attention.state import DecodingState, step_sum
+from lrpe.attention.summation import Sums
+from lrpe.attention.tokens import Tokens
+from lrpe.encodings.encoding import PositionalEncoding
+
+
+def step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    encoding: PositionalEncoding,
+    phi: FeatureMap,
+    normalizer: Normalizer,
+    decay: Tensor | None,
+    tokens: Tokens,
+    state: DecodingState,
+) -> Sums:
+    """The numerator and the Δ that the normaliser asks for, at a cost that does not depend on how many came before."""
+    assert tokens.positions is not None  # read_tokens gives positions whenever there is a state
+    (batch, heads, n, _), key_heads = q.shape, k.shape[1]
+    grouped = q.reshape(batch, key_heads, heads // key_heads, -1)
+    queries, keys = encode_token(grouped, k, encoding, phi, tokens.positions, normalizer.delta == "plain")
+    queries, keys = scale(queries, encoding), hide(keys, tokens.mask)
+    check_state(state, keys, v, normalizer)
+    out, S = step_sum(queries.encoded, keys.encoded, v, Frame(decay), state.S, tokens.gap)
+    out, summed = out.view(batch, heads, n, -1), keys.of_delta(normalizer)
+    if summed is None:
+        return Sums(out, out[..., :0], S, state.z)
+    ones = summed.new_ones(1)
+    total, z = step_sum(queries.of_delta(normalizer), summed, ones, Frame(decay), state.z[..., None], tokens.gap)
+    return Sums(out, total.view(batch, heads, n, 1), S, z[..., 0])
