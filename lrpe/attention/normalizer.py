@@ -81,14 +81,14 @@ class OutputNorm(Normalizer):
         if self.over == "head":
             return self.normalize(numerator)
         joined = numerator.transpose(1, 2)
-        return self.normalize(joined.flatten(2)).unflatten(2, joined.shape[2:]).transpose(1, 2)
+        return self.normalize(joined.flatten(2)).view(joined.shape).transpose(1, 2)
 
     def normalize(self, x: Tensor) -> Tensor:
         """The norm in x's dtype, which is that of the sums, whatever dtype the weights are kept in."""
-        weights = {name: weight.to(x) for name, weight in self.norm.named_parameters()}
-        if isinstance(self.norm, nn.RMSNorm):
-            return nn.functional.rms_norm(x, self.norm.normalized_shape, **weights, eps=self.norm.eps)
-        return nn.functional.layer_norm(x, list(self.norm.normalized_shape), **weights, eps=self.norm.eps)
+        norm, weight = self.norm, self.norm.weight.to(x)
+        if isinstance(norm, nn.RMSNorm):
+            return nn.functional.rms_norm(x, norm.normalized_shape, weight, norm.eps)
+        return nn.functional.layer_norm(x, list(norm.normalized_shape), weight, norm.bias.to(x), norm.eps)
 
 
 def divide(numerator: Tensor, delta: Tensor, floor: float) -> Tensor:

@@ -79,7 +79,7 @@ class Angles(Precise):
     def forward(self, positions: Tensor) -> Tensor:
         """(batch, n) -> (batch, 1 or heads, n, count), in float64."""
         alpha = self.scaled()
-        return in_float64(positions)[:, None, :, None] * alpha
+        return positions.to(alpha.device).unsqueeze(1).unsqueeze(-1) * alpha
 
     def extra_repr(self) -> str:
         shown = "" if self.scaling is None else f", scaling={self.scaling}"

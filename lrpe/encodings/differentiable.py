@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
-from torch.autograd import Function
+from torch.autograd import Function, forward_ad
 
 
 def eager() -> bool:
@@ -21,6 +21,16 @@ def one_at_a_time(*grads: Tensor) -> bool:
     return eager() and not any(is_legacy_batchedtensor(g) for g in grads)
 
 
+def asks_gradient(*inputs: Any) -> bool:
+    """Whether somebody can ask for a gradient of what these become."""
+    return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+
+
+def is_constant(*inputs: Any) -> bool:
+    """Whether nobody can ask for a derivative of what these become, neither backward nor forward."""
+    return eager() and not asks_gradient(*inputs) and forward_ad._current_level < 0
+
+
 class Differentiable(Function):
     """A Function whose ``of`` is its ``apply``, less what is not needed.
 
@@ -32,6 +42,6 @@ class Differentiable(Function):
     def of(cls, *inputs: Any) -> Any:
         if not eager():
             return cls.apply(*inputs)
-        if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        if asks_gradient(*inputs):
             return super(Function, cls).apply(*inputs)  # type: ignore[misc]
         return cls.forward(*inputs)

@@ -14,8 +14,8 @@ class Householder(Basis):
 
     The v_i are drawn from a seed, and learned if asked. No epsilon is added to the norm, so P is orthogonal for any v.
 
-    Their product is I - Vᵀ T V, where V has the rows v_i and T⁻¹ is the upper triangle of V Vᵀ with half its diagonal:
-    a matrix-vector product and a rank-m update, never a d × d matrix.
+    Their product is I - 2 Vᵀ T V, where V has the rows v_i and T⁻¹ is the diagonal of V Vᵀ and twice what stands above
+    it: a matrix-vector product and a rank-m update, never a d × d matrix.
     """
 
     def __init__(self, dim: int, reflections: int = 1, seed: int = 0, learned: bool = False):
@@ -33,10 +33,10 @@ class Householder(Basis):
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
         V = self.v.to(dtype)
         gram = V @ V.mT
-        if len(V) == 1:
-            return V, 2 * V / gram
-        T_inverse = gram.triu(1) + torch.diag(gram.diagonal() / 2)
-        # x P ᵀ for rows x is x - (x Vᵀ) Tᵀ V, and (H_1 ⋯ H_m)ᵀ = H_m ⋯ H_1
+        if self.reflections == 1:
+            return V, V / gram
+        T_inverse = gram.triu() + gram.triu(1)
+        # x P ᵀ for rows x is x - 2 (x Vᵀ) Tᵀ V, and (H_1 ⋯ H_m)ᵀ = H_m ⋯ H_1
         return V, solve_lower(T_inverse.mT, V)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
@@ -45,7 +45,7 @@ class Householder(Basis):
 
     def adjoint_(self, y: Tensor, table: Table) -> Tensor:
         V, U = table
-        return y.addcmul_(y @ U.mT, V, value=-1) if len(V) == 1 else y.sub_((y @ U.mT) @ V)
+        return y.addcmul_(y @ U.mT, V, value=-2) if len(V) == 1 else y.sub_((y @ U.mT) @ V, alpha=2)
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
@@ -63,15 +63,15 @@ def solve_lower(L: Tensor, V: Tensor) -> Tensor:
 
 
 class LowRankUpdate(Differentiable):
-    """x - (x Vᵀ) U for rows x, whose gradient g - (g Uᵀ) V is an update of the same form."""
+    """x - 2 (x Vᵀ) U for rows x, whose gradient g - 2 (g Uᵀ) V is an update of the same form."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, V: Tensor, U: Tensor) -> Tensor:
         if len(V) == 1:  # one pass over x; a product with a single row would write x Vᵀ U out first
-            return torch.addcmul(x, x @ V.mT, U, value=-1)
-        return x - (x @ V.mT) @ U
+            return torch.addcmul(x, x @ V.mT, U, value=-2)
+        return torch.sub(x, (x @ V.mT) @ U, alpha=2)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -82,8 +82,8 @@ class LowRankUpdate(Differentiable):
         (g,) = grads
         x, V, U = ctx.saved_tensors
         dx = LowRankUpdate.of(g, U, V) if ctx.needs_input_grad[0] else None
-        dV = -rows(g @ U.mT).mT @ rows(x) if ctx.needs_input_grad[1] else None
-        dU = -rows(x @ V.mT).mT @ rows(g) if ctx.needs_input_grad[2] else None
+        dV = -2 * rows(g @ U.mT).mT @ rows(x) if ctx.needs_input_grad[1] else None
+        dU = -2 * rows(x @ V.mT).mT @ rows(g) if ctx.needs_input_grad[2] else None
         return dx, dV, dU
 
 

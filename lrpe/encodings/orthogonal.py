@@ -1,9 +1,12 @@
 """Proposition 3.4, Type 2: Λ^(s) turns pairs of features, and keeps or alternates the rest."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from lrpe.encodings.angles import Angles, geometric
+from lrpe.encodings.differentiable import is_constant
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.encodings.precision import LACK_FLOAT64
 from lrpe.errors import require
@@ -39,19 +42,20 @@ class Orthogonal(PositionMatrix):
         angle = self.angles(positions)
         turn = torch.stack([angle.cos(), angle.sin()], -1).flatten(-2).to(positions.device, dtype)  # (..., n, 2p)
         if self.alternating == 0:
-            return turn, turn[..., :0]
+            return (turn,)
         sign = (1 - 2 * (positions % 2)).to(dtype)[:, None, :, None]  # (-1)^s by parity, exact for any s
         return turn, sign
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
-        turn, sign = table
-        turned, kept = 2 * self.pairs, self.dim - 2 * self.pairs - self.alternating
+        turn, *signs = table
+        kept = self.dim - 2 * self.pairs - self.alternating
         if kept == self.dim:
             return y
-        if turned == self.dim:
+        if 2 * self.pairs == self.dim:
             return rotate(y, turn)
-        parts = y.split([turned, kept, self.alternating], -1)
-        return torch.cat([rotate(parts[0], turn), parts[1], parts[2] * sign], -1)
+        pairs, same, flipped = y.split([2 * self.pairs, kept, self.alternating], -1)
+        turned = rotate(pairs, turn) if self.pairs else pairs
+        return torch.cat([turned, same, *(flipped * sign for sign in signs)], -1)
 
     def transform_(self, y: Tensor, table: Table) -> Tensor:
         return rotate_(y, table[0]) if self.has_adjoint else self.transform(y, table)
@@ -81,25 +85,44 @@ def rotate(y: Tensor, turn: Tensor) -> Tensor:
     Eagerly it is one complex product, as fast as a copy. A compiler, and a device without complex numbers, fares
     better with the same product in real arithmetic.
     """
-    pairs, turns = (x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2) for x in (y, turn))
     if torch.compiler.is_compiling() or y.device.type in LACK_FLOAT64:
-        # y cos + (-y_1, y_0) sin, and not each half by itself: inductor (torch 2.13) would keep the halves for the
-        # gradient with the strides of the length at hand, and fail at the next length
-        swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).flatten(-2)
-        cos, sin = (turns[..., i : i + 1].expand_as(turns).flatten(-2) for i in (0, 1))
-        return y * cos + swapped * sin
-    return torch.view_as_real(as_complex(pairs) * as_complex(turns)).flatten(-2)
+        return rotate_in_reals(y, turn)
+    if is_constant(y, turn):  # then a tensor may be read as complex in one call
+        return read_as_complex(y).mul(read_as_complex(turn)).view(y.dtype)
+    return torch.view_as_real(as_complex(y) * as_complex(turn)).flatten(-2)
+
+
+def rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
+    """y cos + (-y_1, y_0) sin.
+
+    Not each half by itself: inductor (torch 2.13) would keep the halves for the gradient with the strides of the length
+    at hand, and fail at the next length.
+    """
+    pairs, turns = (x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2) for x in (y, turn))
+    swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).flatten(-2)
+    cos, sin = (turns[..., i : i + 1].expand_as(turns).flatten(-2) for i in (0, 1))
+    return y * cos + swapped * sin
 
 
 def rotate_(y: Tensor, turn: Tensor) -> Tensor:
-    """``rotate`` in the memory of y, on a device with complex numbers."""
+    """``rotate`` in the memory of y, on a device with complex numbers; without a gradient."""
     if y.device.type in LACK_FLOAT64:
-        return rotate(y, turn)
-    pairs, turns = (as_complex(x.unflatten(-1, (-1, 2))) for x in (y, turn))
-    return torch.view_as_real(pairs.mul_(turns)).flatten(-2)
+        return rotate_in_reals(y, turn)
+    return read_as_complex(y).mul_(read_as_complex(turn)).view(y.dtype)
 
 
-def as_complex(pairs: Tensor) -> Tensor:
-    """View (..., 2) as complex numbers, after a copy if the memory does not lie in whole pairs (as with an odd d)."""
-    whole = pairs.stride(-1) == 1 and not any(stride % 2 for stride in (*pairs.stride()[:-1], pairs.storage_offset()))
-    return torch.view_as_complex(pairs if whole else pairs.clone(memory_format=torch.contiguous_format))
+def as_complex(x: Tensor) -> Tensor:
+    """(..., 2p) numbers as (..., p) complex ones, in the same memory."""
+    x = in_whole_pairs(x)
+    return torch.view_as_complex(x.view(*x.shape[:-1], x.shape[-1] // 2, 2))
+
+
+def read_as_complex(x: Tensor) -> Tensor:
+    """The same where there is no gradient, which such a reading would cut off."""
+    return in_whole_pairs(x).view(x.dtype.to_complex())
+
+
+def in_whole_pairs(x: Tensor) -> Tensor:
+    """x, or a copy if its memory does not lie in whole pairs (as with an odd d)."""
+    whole = x.stride(-1) == 1 and math.gcd(x.storage_offset(), *x.stride()[:-1]) % 2 == 0
+    return x if whole else x.clone(memory_format=torch.contiguous_format)

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.testing import assert_close
 
 from tests.encodings.compositions import EVERY, features, make
 
@@ -42,6 +43,15 @@ def test_gradients_are_those_of_finite_differences(name):
 def test_gradients_of_gradients_too(name):
     apply, inputs = parts(name, heads=3)
     assert gradgradcheck(apply, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["type1", "type2", "type3", "rope"])
+def test_a_derivative_taken_forward_is_the_encoding_of_its_direction(name):
+    encode = make(name, 4, learned_angles=False)
+    x, direction = features(3, 4), features(3, 4, seed=1)
+    with forward_ad.dual_level():
+        _, found = forward_ad.unpack_dual(encode(forward_ad.make_dual(x, direction)))
+    assert_close(found, encode(direction))
 
 
 @pytest.mark.parametrize(
