@@ -149,5 +149,6 @@ CHARTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "decode": goal_chart,
     "encoding": goal_chart,
     "length": length_chart,
+    "loop": goal_chart,
     "train": speed_chart,
 }

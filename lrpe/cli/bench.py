@@ -127,6 +127,17 @@ class BenchLength(Bench):
 
 
 @dataclass(frozen=True)
+class BenchLoop(Bench):
+    """Time what the training loop itself costs beside forward, backward and step, and what it costs to resume.
+
+    Attributes:
+        rounds: updates that are timed; 100 if not given, and 3 with --quick.
+    """
+
+    benchmark = "loop"
+
+
+@dataclass(frozen=True)
 class BenchTrain(Bench):
     """Time whole training steps of each method relative to Base's: the paper's table of speed, its numbers beside.
 
@@ -146,6 +157,5 @@ class BenchTrain(Bench):
         return super().options() | {"rows": find_rows(words(self.rows))}
 
 
-BENCHMARKS: dict[str, type] = {
-    verb.benchmark: verb for verb in (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain)
-} | {"compare": BenchCompare}
+KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain, BenchLoop)
+BENCHMARKS: dict[str, type] = {kind.benchmark: kind for kind in KINDS} | {"compare": BenchCompare}

@@ -7,7 +7,7 @@ import pytest
 from lrpe.benchmarks.attention import QUICK
 from lrpe.benchmarks.lines import Line, line_table
 from lrpe.cli import main
-from lrpe.cli.bench import BenchAttention, BenchLength, BenchTrain
+from lrpe.cli.bench import BenchAttention, BenchLength, BenchLoop, BenchTrain
 from lrpe.errors import LrpeError
 
 
@@ -157,6 +157,13 @@ def test_training_is_timed_relative_to_base(tmp_path):
     assert result["settings"]["threads"] == 1
     assert "Type 2" in (tmp_path / "train.txt").read_text(encoding="utf-8")
     assert "training steps ÷ Base" in (tmp_path / "train.svg").read_text(encoding="utf-8")
+
+
+def test_the_loop_is_measured_through_the_command_line(tmp_path):
+    assert BenchLoop(quick=True, rounds=2, save=tmp_path / "loop", plot=tmp_path / "loop.svg").run() == 0
+    lines = json.loads((tmp_path / "loop.json").read_text(encoding="utf-8"))["lines"]
+    assert all(line["verdict"] == ("pass" if line["figure"] <= line["goal"] else "short") for line in lines)
+    assert (tmp_path / "loop.svg").exists()
 
 
 def test_two_saved_results_are_compared(quick, tmp_path, capsys):
