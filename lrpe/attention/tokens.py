@@ -113,7 +113,7 @@ def following(state: Standing | None, x: Tensor) -> Tokens:
 
 
 def check_standing(state: Standing, x: Tensor) -> None:
-    batch, place = len(x), state.position
+    batch, place = x.shape[0], state.position
     require(
         place.shape == (batch,) and place.device == x.device,
         lambda: (
@@ -133,13 +133,14 @@ def gap_after(state: Standing, tokens: Tokens) -> Tensor:
 
 def next_position(tokens: Tokens, x: Tensor, state: Standing | None) -> Tensor:
     """One past the position of the last sequence's last real token, (batch,); where there is none, where it was."""
+    batch, n = x.shape[0], x.shape[-2]  # not len(x), which an exporter takes for a constant
     assert tokens.positions is not None
-    before = torch.zeros(len(x), dtype=torch.long, device=x.device) if state is None else state.position
-    if x.shape[-2] == 0:
+    before = torch.zeros(batch, dtype=torch.long, device=x.device) if state is None else state.position
+    if n == 0:
         return before
     place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
     if tokens.mask is None and tokens.sequences is None:
-        return place.amax(-1).expand(len(x)) + 1
+        return place.amax(-1).expand(batch) + 1
     nowhere = torch.iinfo(torch.long).min
     if tokens.mask is not None:
         place = place.masked_fill(~tokens.mask, nowhere)
