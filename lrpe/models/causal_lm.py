@@ -73,6 +73,9 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache:
             model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
 
+    def _prepare_position_ids_for_generation(self, *_: Any) -> None:  # type: ignore[override]
+        """Positions follow from the mask and the cache: a token that goes right on from a state need not ask where."""
+
     def _validate_generation_mode(self, generation_mode, generation_config, generation_mode_kwargs) -> None:
         refuse_to_take_back(generation_mode)
         super()._validate_generation_mode(generation_mode, generation_config, generation_mode_kwargs)  # type: ignore

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lrpe.errors import LrpeError, require
 
@@ -22,10 +22,12 @@ def of_new_tokens(mask: Tensor | None, n: int, seen: int) -> Tensor | None:
     new = mask[:, mask.shape[1] - n :]
     if torch.compiler.is_compiling():
         return new != 0
+    if bool((new > 0).all()):
+        return None
     require(
         not bool((new < 0).any()), "attention_mask is 1 for real tokens and 0 for padding; this one is added to scores."
     )
-    return None if bool((new != 0).all()) else new != 0
+    return new != 0
 
 
 def packed_by(positions: Tensor | None) -> Tensor | None:
@@ -52,10 +54,12 @@ def check_kwargs(kwargs: dict[str, Any]) -> None:
         raise LrpeError("These models have no token types; call the tokenizer with return_token_type_ids=False.")
 
 
-def check_token_ids(ids: Tensor, vocabulary: int) -> None:
-    """An embedding would raise an IndexError, or on a GPU a failed assertion, that names neither."""
-    if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
-        return
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= vocabulary:
-        raise LrpeError(f"Token ids are below vocab_size={vocabulary} and not negative; got ids from {low} to {high}.")
+def embed_tokens(embedding: nn.Embedding, ids: Tensor) -> Tensor:
+    """(batch, n) -> (batch, n, width). Torch's own IndexError says neither which ids there are nor which may be."""
+    try:
+        return embedding(ids)
+    except IndexError:
+        low, high = int(ids.min()), int(ids.max())
+        raise LrpeError(
+            f"Token ids are below vocab_size={embedding.num_embeddings} and not negative; got ids from {low} to {high}."
+        ) from None

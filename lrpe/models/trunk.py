@@ -17,7 +17,7 @@ from lrpe.models.block import Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.embedding import PatchEmbedding, TokenPositions
-from lrpe.models.inputs import check_kwargs, check_token_ids, of_new_tokens, packed_by
+from lrpe.models.inputs import check_kwargs, embed_tokens, of_new_tokens, packed_by
 from lrpe.models.loading import check_found, follow, naming_damage, stored_config
 from lrpe.models.norm import NORMS
 
@@ -190,8 +190,7 @@ class LrpeModel(LrpePreTrainedModel):
         if self.embed_tokens is None or ids is None:
             raise LrpeError("This is a model of images: it takes pixel_values.")
         require(ids.ndim == 2, lambda: f"input_ids are (batch, n); got {tuple(ids.shape)}.")
-        check_token_ids(ids, self.embed_tokens.num_embeddings)
-        return self.embed_tokens(ids), positions
+        return embed_tokens(self.embed_tokens, ids), positions
 
     def choose_cache(self, given: LrpeCache | None, use_cache: bool | None) -> LrpeCache | None:
         """The cache to go on with: the one that is given, a new one if it is wanted, or none."""

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GenerationConfig
 
 from lrpe import LrpeError
@@ -92,6 +93,41 @@ def test_padding_on_either_side_changes_no_logit(attention, side):
 def test_a_prompt_read_in_chunks_generates_the_same(attention):
     model, (ids, mask) = tiny(LrpeForCausalLM, attention=attention), left_padded((9, 14), 14)
     assert torch.equal(generate(model, ids, mask, prefill_chunk_size=5), generate(model, ids, mask))
+
+
+class Counting(TorchDispatchMode):
+    """Counts the calls that reach torch's kernels and views."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.calls += 1
+        return function(*args, **kwargs or {})
+
+
+def calls_of_a_token(layers):
+    model, ids = tiny(LrpeForCausalLM, num_hidden_layers=layers), draw_ids(1, 5)
+    with torch.no_grad():
+        cache = model(ids).past_key_values
+        with Counting() as counted:
+            model(ids[:, :1], past_key_values=cache)
+    return counted.calls
+
+
+def test_a_layer_adds_few_calls_to_a_token():
+    """A token is so little work that its calls are what takes time; 28 of these are of the seven projections."""
+    assert calls_of_a_token(2) - calls_of_a_token(1) <= 95
+
+
+@pytest.mark.parametrize("lengths", [(7, 7), (3, 7)])
+def test_generation_leaves_positions_to_the_mask_and_the_cache(lengths):
+    model, (ids, mask) = tiny(LrpeForCausalLM), left_padded(lengths, 7)
+    told = []
+    model.register_forward_pre_hook(lambda _, args, inputs: told.append(inputs.get("position_ids")), with_kwargs=True)
+    generate(model, ids, mask)
+    assert told == [None] * GREEDY["max_new_tokens"]
 
 
 def test_a_conversation_goes_on_from_its_cache():
