@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from lrpe.benchmarks.lines import Line, gathered, judge, line_from, line_of
+from lrpe.benchmarks.lines import Line, Run, gathered, judge, line_from, line_of
 from lrpe.benchmarks.measurement import Measurement
 from lrpe.benchmarks.process import settings
 from lrpe.benchmarks.timing import Task, busy, clock, interleave, summarise
@@ -54,7 +54,7 @@ class DecodeResult(Measurement):
         return [
             "Linear is LrpeConfig() at these sizes; softmax the same with SDPA, RoPE, no decay, and a cache reserved.",
             f"Before they were timed, both gave the whole text's logits from their caches, to {self.agreement:.0e}.",
-            f"Both multiply by the same weights: {flops / 1e9:.0f} GFLOP for the prompt, which no attention can save.",
+            f"Both multiply by the same weights, {flops / 1e9:.0f} GFLOP for the prompt: no attention goes below that.",
             *busy(min(line.processor_share for line in self.lines)),
         ]
 
@@ -108,9 +108,10 @@ def measure_sides(sides: dict[str, Any], vocabulary: int, sizes: Sizes, rounds: 
         caches[kind].reset()
         return sides[kind](ids, past_key_values=caches[kind], logits_to_keep=1).logits
 
-    task = Task("prompt", lambda: read("linear"))
-    timing = interleave([task], lambda: read("softmax"), rounds, calls=1)
-    yield line_of(timing, task.name, f"prompt of {sizes.prompt} tokens ÷ softmax", at, PROMPT_GOAL)
+    tasks = [Task("prompt", lambda: read("linear")), Task("limit", products(sides["linear"], sizes.prompt))]
+    timing = interleave(tasks, lambda: read("softmax"), rounds, calls=1)
+    yield line_of(timing, "prompt", f"prompt of {sizes.prompt} tokens ÷ softmax", at, PROMPT_GOAL)
+    yield line_of(timing, "limit", "limit: its products with the weights alone ÷ softmax", at, None)
     before = caches["linear"].nbytes
     pairs = [write_beside(sides, caches, sizes.tokens // BLOCKS) for _ in range(BLOCKS + 1)][1:]  # the first warms up
     yield line_from(summarise(pairs), f"each of {sizes.tokens} tokens after it ÷ softmax", at, TOKEN_GOAL)
@@ -118,6 +119,18 @@ def measure_sides(sides: dict[str, Any], vocabulary: int, sizes: Sizes, rounds: 
     yield Line("cache after the tokens ÷ before them", at, CACHE_GOAL, judge(grown, CACHE_GOAL), grown)
     share = caches["linear"].nbytes / caches["softmax"].nbytes
     yield Line("cache ÷ softmax's", at, None, "", share)
+
+
+def products(model: Any, tokens: int) -> Run:
+    """The trunk's products of so many tokens with its weights, which both sides share, and nothing else."""
+    layers = [module for module in model.model.modules() if isinstance(module, nn.Linear)]
+    inputs = {width: torch.randn(1, tokens, width) for width in {layer.in_features for layer in layers}}
+
+    def run() -> None:
+        for layer in layers:
+            layer(inputs[layer.in_features])
+
+    return run
 
 
 def write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> tuple[float, float]:
