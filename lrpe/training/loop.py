@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +23,7 @@ from lrpe.training.parallel import choose_parallel
 from lrpe.training.precision import Kind, Precision
 from lrpe.training.processes import added, on_first, rank, world
 from lrpe.training.record import Record
+from lrpe.training.seeds import draw_seeds, set_seed
 from lrpe.training.steps import Steps, measure, validation_batches
 from lrpe.training.stopping import Stop
 from lrpe.training.watchers import Watcher, choose_watchers
@@ -91,6 +91,8 @@ class Learned(NamedTuple):
 
 
 class Loop:
+    """A run under way: ``update`` updates are done, ``found`` are the metrics last measured."""
+
     def __init__(self, task: Task, bare: Any, training: Training, record: Record, title: str):
         self.task, self.bare, self.training, self.record, self.title = task, bare, training, record, title
         self.device = next(bare.parameters()).device
@@ -125,7 +127,8 @@ class Loop:
         """Go on from the newest whole checkpoint, if there is one."""
         progress = on_first(self.history.newest)
         for text in self.history.damaged:
-            print(f"{text} The one before it is used.", file=sys.stderr)
+            way = "The one before it is used." if progress else "There is none before it: the run begins anew."
+            print(f"{text} {way}", file=sys.stderr)
             self.record.log(text)
         if progress is not None:
             self.update = self.saved = progress["update"]
@@ -190,7 +193,7 @@ class Loop:
             with self.parallel.step(self.model, last=step == self.steps.accumulated - 1):
                 loss = self.compute_loss(to_device(batch, str(self.device)))
                 self.backward(loss.total)
-            losses += [loss.total.detach(), loss.count]
+            losses += [loss.total.detach(), loss.count.to(self.device)]
             handled += amount
         total, count = torch.stack(losses).double().view(-1, 2).sum(0).tolist()
         return added([total, count, handled, self.stop.asked], self.device)
@@ -258,15 +261,3 @@ class Loop:
 def improves(value: float, best: float, better: str) -> bool:
     """Any figure is better than none, such as the correlation of a model that says the same of all samples."""
     return math.isnan(best) or (value > best if better == "higher" else value < best)
-
-
-def draw_seeds(seed: int, updates: int) -> np.ndarray:
-    """One an update, of this process alone. All that is random in an update comes from its own: nothing is to save."""
-    return np.random.SeedSequence((seed, rank())).generate_state(updates, np.uint64) >> np.uint64(1)
-
-
-def set_seed(seed: int, device: torch.device) -> None:
-    """As torch.manual_seed, which takes longer: it looks for devices that are not there."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)

@@ -15,15 +15,16 @@ class Precision:
     """Autocast to a kind of number. The loss is multiplied by ``scale``, and the gradient divided by it.
 
     float16 ends at 65504 and at 6e-8, so that its scale is searched for: it is halved where a gradient overflows, whose
-    update is then left out, and doubled after ``PATIENCE`` updates without one. It is 1 for the other kinds.
+    update is then left out, and doubled after ``PATIENCE`` updates without one. It starts as low as fairseq's, for our
+    loss too is a sum over tokens and not their mean. For the other kinds it is 1.
     """
 
-    PATIENCE = 2000
+    START, PATIENCE = 2.0**7, 2000
 
     def __init__(self, kind: Kind, device: torch.device):
         self.dtype, self.device = getattr(torch, kind), device
         self.searches = kind == "float16"
-        self.scale, self.held = 2.0**16 if self.searches else 1.0, 0
+        self.scale, self.held = self.START if self.searches else 1.0, 0
 
     def autocast(self) -> AbstractContextManager:
         return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device.type, self.dtype)

@@ -46,7 +46,7 @@ class Record:
         refused = [text for key, text in changed.items() if key.rpartition(".")[2] not in FREE]
         shown = ", ".join(refused[:5])
         require(not refused, f"{str(self.folder)!r} is a run of another configuration ({shown}). Name another folder.")
-        before = json.loads(environment_file.read_text(encoding="utf-8"))
+        before = json.loads(environment_file.read_text(encoding="utf-8")) if environment_file.exists() else {}
         changed |= differences({key: before.get(key) for key in about}, about)
         for text in changed.values():
             self.log(f"Changed since the run began: {text}.")

@@ -62,7 +62,7 @@ def crash(loop):
     raise CrashError
 
 
-@pytest.mark.parametrize("update", [1, 3, 4, 5, 8, 12])
+@pytest.mark.parametrize("update", [1, 4, 5, 12])
 def test_a_run_that_crashed_at_any_update_goes_on_as_if_it_had_not(tmp_path, whole, at_update, update):
     at_update(update, crash)
     with pytest.raises(CrashError):
@@ -113,9 +113,8 @@ def test_a_gradient_that_is_no_number_changes_no_weight(tmp_path, at_update):
         run(tmp_path)
 
 
-@pytest.mark.parametrize("micro_batch", [1, 4])
-def test_accumulated_steps_are_one_larger_batch(tmp_path, plain, micro_batch):
-    run(tmp_path, small_training(micro_batch=micro_batch), dropout=0.0)
+def test_accumulated_steps_are_one_larger_batch(tmp_path, plain):
+    run(tmp_path, small_training(micro_batch=4), dropout=0.0)
     assert_same_to_rounding(tmp_path, plain)
 
 
@@ -174,9 +173,10 @@ def test_the_best_checkpoint_stays_and_old_ones_go(tmp_path):
 
 
 def test_what_is_scored_does_not_depend_on_how_many_are_scored_at_a_time(tmp_path):
-    few = [run(tmp_path / str(n), small_training(evaluation_batch=n, evaluation_batches=12 // n)) for n in (3, 4, 12)]
-    assert few[0] == pytest.approx(few[1])
-    assert few[0] == pytest.approx(few[2])
+    options = {"updates": 3, "evaluate_every": 1}
+    three = run(tmp_path / "three", small_training(evaluation_batch=3, evaluation_batches=4, **options))
+    twelve = run(tmp_path / "twelve", small_training(evaluation_batch=12, evaluation_batches=1, **options))
+    assert three == pytest.approx(twelve)
 
 
 def test_any_figure_is_better_than_none():

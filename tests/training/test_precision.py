@@ -16,11 +16,11 @@ CPU = torch.device("cpu")
 def test_an_overflow_leaves_an_update_out_and_halves_the_scale():
     precision = Precision("float16", CPU)
     assert precision.accept(3.0)
-    assert precision.scale == 2**16
+    assert precision.scale == precision.START
     assert not precision.accept(math.inf)
-    assert precision.scale == 2**15
+    assert precision.scale == precision.START / 2
     assert all(precision.accept(1.0) for _ in range(precision.PATIENCE))
-    assert precision.scale == 2**16
+    assert precision.scale == precision.START
 
 
 def test_the_search_is_part_of_a_checkpoint():
@@ -28,7 +28,7 @@ def test_the_search_is_part_of_a_checkpoint():
     precision.accept(math.nan)
     precision.accept(1.0)
     other.restore(precision.state())
-    assert (other.scale, other.held) == (2**15, 1)
+    assert (other.scale, other.held) == (precision.START / 2, 1)
 
 
 def test_a_gradient_that_overflows_at_any_scale_ends_the_run():
