@@ -41,10 +41,10 @@ class Generate:
         if not isinstance(model, LrpeForCausalLM):
             raise LrpeError(f"{str(source)!r} holds a {type(model).__name__}, which writes no text.")
         ids = tokenizer(self.prompt or tokenizer.eos_token, return_tensors="pt", return_token_type_ids=False)
-        sampling = {"do_sample": True, "temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
+        sampling = {"temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
         torch.manual_seed(self.seed)
         streamer = TextStreamer(tokenizer, skip_special_tokens=True)
-        model.generate(**ids, max_new_tokens=self.tokens, streamer=streamer, do_sample=False, **sampling)
+        model.generate(**ids, max_new_tokens=self.tokens, streamer=streamer, do_sample=bool(sampling), **sampling)
         return 0
 
 

@@ -40,9 +40,9 @@ def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def nested(key: str, text: str) -> dict[str, Any]:
-    """``training.optimization.rate`` and ``1e-3`` as nested dictionaries."""
+    """``training.optimization.rate`` and ``1e-3`` as nested dictionaries; ``experiment.scored`` is ``scored``."""
     value: Any = read_value(text)
-    for part in reversed(key.split(".")):
+    for part in reversed(key.removeprefix("experiment.").split(".")):
         value = {part: value}
     return value
 

@@ -2,11 +2,14 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from lrpe.cli import main
 from lrpe.cli.dotted import take_dotted
+from lrpe.cli.table import MakeTable
+from lrpe.experiments.columns.language import wikitext103
 from lrpe.experiments.methods import METHODS, SEVEN
 
 SMOKE = ["--scale", "smoke"]
@@ -120,14 +123,18 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
 
 def test_a_cell_that_fails_is_named_and_the_others_are_there(runs, capsys):
     words = ["table", "lm", *SMOKE, "--rows", "base,rope", "--columns", "stdlib", "--runs", str(runs)]
-    assert (
-        main([*words, "--training.optimization.rate", "1e30", "--variant", "fast"]) == 2
-    )  # no dots, so no such option
-    failing = ["--training.optimization.rate", "1e30", "--training.optimization.clip", "0", "--out", str(runs / "t")]
+    failing = [
+        "--training.optimization.rate",
+        "1e30",
+        "--training.optimization.clip",
+        "0",
+        "--experiment.variant",
+        "fast",
+    ]
     code = main([*words, *failing])
     shown = capsys.readouterr()
     assert code == 1
-    assert "failed: stdlib/smoke-fair/base-seed0: The loss became" in shown.out
+    assert "failed: stdlib/smoke-fair-fast/base-seed0: The loss became" in shown.out
 
 
 def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys):
@@ -167,8 +174,26 @@ def test_a_mistake_gets_a_sentence(words, said, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_the_demo_trains_every_row_prints_the_table_and_writes_the_page(runs, capsys):
-    assert main(["demo", "--runs", str(runs), "--updates", "6", "--processes", "1"]) == 0
+def test_the_demo_is_the_first_table_small(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(MakeTable, "run", lambda self: asked.append(self) or 0)
+    assert main(["demo", "--runs", "there", "--seed", "3", "--processes", "2"]) == 0
+    assert main(["demo", "--updates", "60"]) == 0
+    plain, shorter = asked
+    assert (plain.name, plain.columns, plain.scale, plain.seeds, plain.rows) == (["lm"], "wikitext103", "demo", "3", "")
+    assert (plain.runs, plain.processes, plain.changes) == (Path("there"), 2, {})
+    assert shorter.changes["training.optimization.updates"] == "60"
+    changed = shorter.prepare(wikitext103("base"))
+    assert changed.training.optimization.updates == 60
+    assert changed.name == "wikitext103/demo-fair-60-updates/base-seed0"
+    assert main(["demo", "--updates", "2"]) == 2
+    assert "6 updates or more; got 2" in capsys.readouterr().err
+
+
+def test_the_demos_table_has_every_row_and_a_page(runs, capsys):
+    brief = ["--experiment.scored", "1", "--training.evaluation_batches", "1", "--training.evaluate_every", "3"]
+    brief += ["--training.optimization.updates", "3", "--training.optimization.warmup", "1"]
+    assert main(["table", "lm", "--columns", "wikitext103", "--scale", "demo", "--runs", str(runs), *brief]) == 0
     shown = capsys.readouterr().out
     for row in SEVEN:
         assert re.search(rf"^{METHODS[row].title} +\d+\.\d\d", shown, re.MULTILINE), row
@@ -176,7 +201,6 @@ def test_the_demo_trains_every_row_prints_the_table_and_writes_the_page(runs, ca
     assert "One seed (0): small differences mean nothing." in shown
     page = (runs / "tables" / "lm-demo" / "index.html").read_text(encoding="utf-8")
     assert page.count("<tr>") == 1 + len(SEVEN) + 2
-    assert main(["demo", "--updates", "2"]) == 2
 
 
 def test_dotted_keys_are_taken_out_of_the_words():
