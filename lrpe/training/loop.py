@@ -186,7 +186,7 @@ class Loop:
 
     def differentiate(self, steps: Iterator[Batch]) -> list[float]:
         """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
-        losses, handled = [], 0
+        losses, handled = [], 0  # totals and counts in turn
         for step in range(self.steps.accumulated):
             batch = next(steps)
             amount, self.unit = measure(batch)
@@ -195,8 +195,8 @@ class Loop:
                 self.backward(loss.total)
             losses += [loss.total.detach(), loss.count.to(self.device)]
             handled += amount
-        total, count = torch.stack(losses).double().view(-1, 2).sum(0).tolist()
-        return added([total, count, handled, self.stop.asked], self.device)
+        numbers = torch.stack(losses).tolist()
+        return added([sum(numbers[::2]), sum(numbers[1::2]), handled, self.stop.asked], self.device)
 
     def compute_loss(self, batch: Batch) -> Loss:
         with self.precision.autocast():

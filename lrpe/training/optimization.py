@@ -105,7 +105,7 @@ def scale_(gradients: list[Tensor], factor: float, largest: float) -> float:
 
     The norm that it had before it was shortened.
     """
-    found = nn.utils.get_total_norm(gradients)
+    found = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[attr-defined]
     norm = float(found.full_tensor() if isinstance(found, DTensor) else found) * factor
     if 0 < largest < norm:
         factor *= largest / norm

@@ -1,7 +1,9 @@
 """The tokens of a split, one document after the other, in a file that is read where it is asked for."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +28,16 @@ class Stream:
 
     def read(self, begin: int, end: int) -> np.ndarray:
         """The tokens begin ... end - 1, int64; number -1 is ``start``."""
-        first = max(begin, 0)
-        place = first * np.dtype(self.dtype).itemsize
-        found = np.fromfile(self.file, self.dtype, end - first, offset=place).astype(np.int64)
+        found = self.tokens[max(begin, 0) : end].astype(np.int64)
         return np.concatenate([[self.start], found]) if begin < 0 else found
+
+    @cached_property
+    def tokens(self) -> np.ndarray:
+        return np.memmap(self.file, self.dtype, mode="r")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process maps the file anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "tokens"}
 
     def sequences(self, begin: int, end: int) -> np.ndarray:
         """Which document each of these tokens belongs to, counted from 0 at ``begin``."""
