@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lrpe.cli.choosing import one
 from lrpe.errors import LrpeError, require
@@ -44,7 +45,8 @@ class Generate:
         sampling = {"temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
         torch.manual_seed(self.seed)
         streamer = TextStreamer(tokenizer, skip_special_tokens=True)
-        model.generate(**ids, max_new_tokens=self.tokens, streamer=streamer, do_sample=bool(sampling), **sampling)
+        writer: Any = model
+        writer.generate(**ids, max_new_tokens=self.tokens, streamer=streamer, do_sample=bool(sampling), **sampling)
         return 0
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,8 @@ def score(experiment: Experiment, folder: Path, device: torch.device | str, task
 def score_split(experiment: Experiment, task: Task, model: Any, split: str, device: Any) -> dict[str, float]:
     training = experiment.training
     size = training.evaluation_batch or training.optimization.batch
-    batches = task.batches(split, size, training=False, rank=rank(), world=world(), workers=training.workers)
-    return evaluate(task, model, islice(batches.epoch(0), experiment.scored or None), str(device))
+    shares = {"rank": rank(), "world": world(), "workers": training.workers, "limit": experiment.scored * size}
+    return evaluate(task, model, task.batches(split, size, training=False, **shares).epoch(0), str(device))
 
 
 def score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
