@@ -23,7 +23,7 @@ class RunDemo:
     """
 
     runs: Path = Path("runs")
-    updates: int = 300
+    updates: int = 400
     processes: int | None = None
     seed: int = 0
 
@@ -36,7 +36,7 @@ class RunDemo:
             seeds=str(self.seed),
             processes=self.processes or min(4, os.cpu_count() or 1),
             runs=self.runs,
-            changes={} if self.updates == 300 else shorter(self.updates),
+            changes={} if self.updates == 400 else shorter(self.updates),
         ).run()
 
 
