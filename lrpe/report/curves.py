@@ -18,7 +18,7 @@ def curves_spec(curves: dict[str, list[Points]], titles: dict[str, str], figure:
     colour |= {"scale": {"domain": names, "range": [each.colour for each in looks]}}
     shape = colour | {"scale": {"domain": names, "range": [each.shape for each in looks]}}
     y = {"field": "mean", "type": "quantitative", "title": figure}
-    y |= {"scale": {"zero": False, "type": "log" if log else "linear"}}
+    y |= {"scale": {"zero": False, "nice": False, "padding": 8, "type": "log" if log else "linear"}}
     x = {"field": "update", "type": "quantitative", "title": "updates"}
     layers: list[Spec] = [
         {"mark": {"type": "line"}, "encoding": {"y": y}},

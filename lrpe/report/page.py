@@ -12,7 +12,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 table { border-collapse: collapse; margin: 1.5rem 0; display: block; overflow-x: auto; }
 th, td { padding: .3rem .8rem; text-align: right; white-space: nowrap; }
 tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
-th[scope=row] { text-align: left; font-weight: normal; }
+th[scope=row], th[scope=col]:first-child { text-align: left; font-weight: normal; }
 figure { margin: 1.5rem 0; background: white; border-radius: 6px; padding: .5rem; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; }
 figcaption { color: #333; font-size: .9rem; }

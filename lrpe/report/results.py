@@ -30,13 +30,14 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
     for setting in chosen.settings:
         columns = columns_of(chosen, setting)
         texts.append(f"{setting_title(chosen, setting)}\n\n{as_text(titles, columns, chosen.rows)}")
-        parts += [heading(setting_title(chosen, setting)), as_html(titles, columns, chosen.rows)]
+        parts += [heading(f"Setting: {setting}"), as_html(titles, columns, chosen.rows)]
         data["settings"][setting] = as_data(titles, columns)
         for suffix, write in FORMATS.items():
             write_whole(out / f"{setting}.{suffix}", write(titles, columns, chosen.rows) + "\n")
         for name, spec in curves_of(chosen, setting).items():
             save_picture(spec, out / f"{setting}-{name}")
-            parts.append(picture(as_svg(spec), f"{name} in validation while training; bands are the seeds' range."))
+            bands = "; bands are the seeds' range" if len(chosen.seeds) > 1 else ""
+            parts.append(picture(as_svg(spec), f"{name} in validation while training{bands}."))
     notes = [*notes_of(chosen), describe(mark)]
     write_whole(out / "table.json", json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     parts += [*(paragraph(note) for note in notes), made_by(command), folded("Configurations", configurations(chosen))]
@@ -105,7 +106,7 @@ def notes_of(chosen: Chosen) -> list[str]:
     scales = {cell.scale for cell in cells}
     used = "; ".join(sorted({f"{cell.column} from {cell.data.name}" for cell in cells}))
     notes = [(SETTINGS[setting].__doc__ or "").partition("\n")[0] for setting in chosen.settings]
-    return [*notes, f"Data: {used}.", *scale_note(scales), *paper_note(chosen), seed_note(chosen)]
+    return [*notes, f"Data: {used}.", *scale_note(scales), *paper_note(chosen), *decay_note(chosen), seed_note(chosen)]
 
 
 def scale_note(scales: set[str]) -> list[str]:
@@ -123,6 +124,15 @@ def paper_note(chosen: Chosen) -> list[str]:
     return [
         "The paper's SPE held no positions, and its PER's decay grew towards later tokens where tokens look both ways; "
         "ours do not, so those cells cannot be compared with the paper's."
+    ]
+
+
+def decay_note(chosen: Chosen) -> list[str]:
+    if "per" not in chosen.rows or chosen.table.name not in ("lm", "normalizer", "length"):
+        return []
+    return [
+        "PER has the decay a head that it was published with and the other rows have none, so its figure is of more "
+        "than its encoding; the rows recommended and softmax-decay have a decay too."
     ]
 
 
