@@ -69,6 +69,17 @@ def test_a_run_is_exported_with_its_tokeniser(trained, tmp_path, capsys):
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {p.name for p in (tmp_path / "model").iterdir()}
 
 
+def test_runs_are_reported_on_a_page(trained, runs, tmp_path, capsys):
+    assert main(["report", str(trained), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2  # the curve, and the angles that Type 2 learned
+    assert "seconds an update" in page
+    assert "optimization" in page
+    assert {path.suffix for path in (tmp_path / "page").iterdir()} == {".html", ".svg", ".png"}
+    assert main(["report", str(tmp_path / "nothing")]) == 2
+    assert "found none" in capsys.readouterr().err
+
+
 def test_keys_change_the_experiment_and_a_typo_names_the_nearest(runs, tmp_path, capsys):
     changed = ["--training.optimization.rate", "1e-2", "--model.hidden_size=32", "--out", str(tmp_path / "run")]
     assert main(["train", "stdlib", *SMOKE, "--runs", str(runs), *changed]) == 0
