@@ -14,7 +14,7 @@ def curves_spec(curves: dict[str, list[Points]], titles: dict[str, str], figure:
     values = [value for row, seeds in curves.items() for value in band(titles[row], seeds)]
     names, looks = [titles[row] for row in curves], [look(row.partition("+")[0]) for row in curves]
     several = any(len(seeds) > 1 for seeds in curves.values())
-    colour = {"field": "method", "type": "nominal", "title": None, "sort": names}
+    colour: Spec = {"field": "method", "type": "nominal", "title": None, "sort": names, "legend": {"symbolOpacity": 1}}
     colour |= {"scale": {"domain": names, "range": [each.colour for each in looks]}}
     shape = colour | {"scale": {"domain": names, "range": [each.shape for each in looks]}}
     y = {"field": "mean", "type": "quantitative", "title": figure}
