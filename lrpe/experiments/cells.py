@@ -13,9 +13,8 @@ from tqdm import tqdm
 
 from lrpe.errors import LrpeError
 from lrpe.experiments.experiment import Experiment
-from lrpe.experiments.listing import primary
-from lrpe.experiments.run import run, title
-from lrpe.training.record import Record
+from lrpe.experiments.listing import updates_done
+from lrpe.experiments.run import finished, run, title
 
 Failures = dict[str, str]  # why, by the name of the experiment
 
@@ -30,7 +29,7 @@ def run_cells(cells: Iterable[Experiment], runs: Path, processes: int = 1, devic
 
 
 def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
-    waiting = [cell for cell in cells if not (runs / cell.name / "results.json").exists()]
+    waiting = [cell for cell in cells if not finished(runs / cell.name, cell)]
     if processes > 1 and len(waiting) > 1:
         return run_apart(waiting, runs, processes, device)
     return {cell.name: str(error) for cell in waiting if (error := attempt(cell, runs, device)) is not None}
@@ -93,15 +92,3 @@ def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[Lr
 def under_way(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[LrpeError | None]"]) -> str:
     done = [(title(cell), updates_done(runs / cell.name)) for cell in cells if futures[cell.name].running()]
     return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)
-
-
-def updates_done(folder: Path) -> int:
-    lines = Record(folder, {}, writes=False).metrics()
-    return max((line["update"] for line in lines), default=0)
-
-
-def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
-    """The metric that the run is judged by, and its course in validation: (update, figure)."""
-    lines, metric = Record(folder, {}, writes=False).metrics(), primary(folder)
-    name = f"validation {metric}"
-    return metric, [(line["update"], line[name]) for line in lines if name in line]

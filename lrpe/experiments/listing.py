@@ -1,4 +1,4 @@
-"""The runs under a folder, and how each of them stands."""
+"""What the folders of runs say: which there are, how each stands, and its course."""
 
 import json
 import time
@@ -17,12 +17,12 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
 
 
 def describe_run(folder: Path, runs: Path) -> dict[str, Any]:
-    lines = Record(folder, {}, writes=False).metrics()
+    lines = read_metrics(folder)
     written = max(file.stat().st_mtime for file in (folder / "metrics.jsonl", folder / "config.yaml") if file.exists())
     return {
         "name": str(folder.relative_to(runs)),
         "status": status(folder, written),
-        "updates": f"{max((line['update'] for line in lines), default=0):,}",
+        "updates": f"{updates_done(folder):,}",
         "best": best(folder, lines),
         "written": datetime.fromtimestamp(written, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
@@ -40,6 +40,21 @@ def best(folder: Path, lines: list[dict[str, Any]]) -> str:
     metric = primary(folder)
     found = [line for line in lines if f"validation {metric}" in line and str(line["update"]) == update]
     return f"{metric} {found[0][f'validation {metric}']:.4g}" if found else ""
+
+
+def updates_done(folder: Path) -> int:
+    return max((line["update"] for line in read_metrics(folder)), default=0)
+
+
+def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
+    """The metric that the run is judged by, and its course in validation: (update, figure)."""
+    metric = primary(folder)
+    name = f"validation {metric}"
+    return metric, [(line["update"], line[name]) for line in read_metrics(folder) if name in line]
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    return Record(folder, {}, writes=False).metrics()
 
 
 def primary(folder: Path) -> str:

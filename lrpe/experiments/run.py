@@ -19,6 +19,7 @@ from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.task import Task
 from lrpe.training.loop import train
 from lrpe.training.processes import barrier, rank, world
+from lrpe.training.record import check_config
 from lrpe.whole import write_whole
 
 Results = dict[str, dict[str, float]]  # metrics by split
@@ -30,22 +31,29 @@ def run(experiment: Experiment, runs: Path, device: torch.device | str = "cpu") 
 
 
 def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
-    start = None
-    if experiment.start is not None:
+    start = None if experiment.start is None else runs / experiment.start.name
+    if experiment.start is not None and start is not None and not finished(start, experiment.start):
         run(experiment.start, runs, device)
-        start = runs / experiment.start.name / "best"
     task = build_task(experiment)
-    model = build_model(experiment, task, start).to(device)
+    model = build_model(experiment, task, start and start / "best").to(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     if rank() == 0:
         save_tokenizer(task, folder / "tokenizer")
     train(task, model, experiment.training, folder, to_dict(experiment), title(experiment), about(task))
-    if not (folder / "results.json").exists():
+    if not finished(folder, experiment):
         found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
         if rank() == 0:
             write_whole(folder / "results.json", json.dumps(found, indent=2))
         barrier()
     return read_results(folder)
+
+
+def finished(folder: Path, experiment: Experiment) -> bool:
+    """Whether the folder has the results of this experiment; those of another configuration are refused."""
+    if not (folder / "results.json").exists():
+        return False
+    check_config(folder, to_dict(experiment))
+    return True
 
 
 def score(experiment: Experiment, folder: Path, device: torch.device | str, task: Task | None = None) -> Results:

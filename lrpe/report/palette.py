@@ -31,12 +31,13 @@ LOOKS = {
     "softmax-decay": Look("#7A5C2E", "diamond"),
     "recommended": Look("#882255", "cross"),
 }
+BASES = {"householder": LOOKS["type2"], "identity": LOOKS["rope"], "odd-even": LOOKS["per"]}  # rows of the ablation
 TYPES = {"unitary": "type1", "orthogonal": "type2", "permutation": "type3"}  # what a Λ is in the paper
 
 
 def look(name: str) -> Look:
-    """The look of a method, or of a product "basis*matrix", which is that of its type."""
-    known = TYPES.get(name.partition("*")[2], name)
-    if known not in LOOKS:
-        raise unknown_name("method with a colour", name, LOOKS)
-    return LOOKS[known]
+    """The look of a method, of a product "basis*matrix", which is that of its type, or of a basis alone."""
+    known, looks = TYPES.get(name.partition("*")[2], name), LOOKS | BASES
+    if known not in looks:
+        raise unknown_name("method with a colour", name, looks)
+    return looks[known]

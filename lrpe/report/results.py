@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from lrpe.experiments.baselines import counted_perplexity
-from lrpe.experiments.cells import curve
+from lrpe.experiments.listing import curve
 from lrpe.experiments.methods import SETTINGS
 from lrpe.experiments.summary import Chosen, Scores, averages, deviations, means
 from lrpe.experiments.table import Figure
@@ -58,9 +58,8 @@ def setting_title(chosen: Chosen, setting: str) -> str:
 
 def columns_of(chosen: Chosen, setting: str) -> list[Column]:
     found = {figure.title: chosen.scores(figure, setting) for figure in chosen.table.figures}
-    columns = [column_of(chosen, setting, figure, found[figure.title]) for figure in chosen.table.figures]
-    if chosen.table.counted:
-        columns = [with_counts(chosen, setting, *pair) for pair in zip(chosen.table.figures, columns, strict=True)]
+    counts = counts_of(chosen, setting) if chosen.table.counted else {}
+    columns = [column_of(chosen, setting, figure, found[figure.title], counts) for figure in chosen.table.figures]
     if chosen.table.average is not None and len(found) > 1:
         scores = averages(list(found.values()), chosen.rows, len(chosen.seeds))
         better = chosen.table.figures[0].better
@@ -69,19 +68,22 @@ def columns_of(chosen: Chosen, setting: str) -> list[Column]:
     return columns
 
 
-def column_of(chosen: Chosen, setting: str, figure: Figure, scores: Scores) -> Column:
+Counts = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
+
+
+def counts_of(chosen: Chosen, setting: str) -> Counts:
+    """What counting alone gives on the tokens that the rows are scored on."""
+    cells = [chosen.prepare(figure.cell(chosen.rows[0], setting)) for figure in chosen.table.figures]
+    return {column: counted_perplexity(cell) for column, cell in {cell.column: cell for cell in cells}.items()}
+
+
+def column_of(chosen: Chosen, setting: str, figure: Figure, scores: Scores, counts: Counts) -> Column:
     """The column, and in its title what stands in for the data."""
     cell = figure.cell(chosen.rows[0], setting)
     used = chosen.prepare(cell).data.name
     title = figure.title if used == cell.data.name else f"{figure.title} ({used})"
-    return Column(title, means(scores), figure.digits, figure.better, deviations(scores), figure.paper)
-
-
-def with_counts(chosen: Chosen, setting: str, figure: Figure, column: Column) -> Column:
-    """The column with what counting alone gives on the same tokens."""
-    cell = chosen.prepare(figure.cell(chosen.rows[0], setting))
-    column.figures.update(counted_perplexity(cell).get(figure.split, {}))
-    return column
+    figures = means(scores) | counts.get(cell.column, {}).get(figure.split, {})
+    return Column(title, figures, figure.digits, figure.better, deviations(scores), figure.paper)
 
 
 def curves_of(chosen: Chosen, setting: str) -> dict[str, Spec]:

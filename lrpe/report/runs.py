@@ -10,8 +10,8 @@ from typing import Any, Literal
 import yaml
 
 from lrpe.errors import LrpeError, require
-from lrpe.experiments.cells import curve
 from lrpe.experiments.experiment import Experiment
+from lrpe.experiments.listing import curve, read_metrics
 from lrpe.experiments.run import Results
 from lrpe.experiments.summary import Scores, deviations, means
 from lrpe.experiments.tables import title_of
@@ -23,7 +23,6 @@ from lrpe.report.page import folded, heading, made_by, paragraph, picture, write
 from lrpe.report.picture import Spec, as_svg, save_picture
 from lrpe.report.table import Column
 from lrpe.stamp import describe, stamp
-from lrpe.training.record import Record
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def read_run(folder: Path) -> Run:
         results = json.loads(done.read_text(encoding="utf-8")) if done.exists() else {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise LrpeError(f"The run {str(folder)!r} cannot be read: {error}") from error
-    times = [line["seconds"] for line in Record(folder, {}, writes=False).metrics() if "seconds" in line]
+    times = [line["seconds"] for line in read_metrics(folder) if "seconds" in line]
     return Run(folder, experiment, environment, results, curve(folder)[1], median(times) if times else None)
 
 

@@ -42,10 +42,7 @@ class Record:
             write_whole(environment_file, json.dumps(environment() | about, indent=2))
             write_whole(file, yaml.safe_dump(config, sort_keys=False))
             return
-        changed = differences(yaml.safe_load(file.read_text(encoding="utf-8")), config)
-        refused = [text for key, text in changed.items() if key.rpartition(".")[2] not in FREE]
-        shown = ", ".join(refused[:5])
-        require(not refused, f"{str(self.folder)!r} is a run of another configuration ({shown}). Name another folder.")
+        changed = check_config(self.folder, config)
         before = json.loads(environment_file.read_text(encoding="utf-8")) if environment_file.exists() else {}
         changed |= differences({key: before.get(key) for key in about}, about)
         for text in changed.values():
@@ -91,6 +88,15 @@ class Record:
         """Wait until it is on the disk: a checkpoint that follows has all the metrics before it."""
         if self.writes:
             sync(self.lines.file)
+
+
+def check_config(folder: Path, config: dict[str, Any]) -> dict[str, str]:
+    """What is changed since the run began, which is no more than how it is computed: else it is another run."""
+    changed = differences(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")), config)
+    refused = [text for key, text in changed.items() if key.rpartition(".")[2] not in FREE]
+    shown = ", ".join(refused[:5])
+    require(not refused, f"{str(folder)!r} is a run of another configuration ({shown}). Name another folder.")
+    return changed
 
 
 def take(lock: FileLock, folder: Path) -> None:

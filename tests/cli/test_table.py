@@ -11,6 +11,7 @@ from lrpe.cli.dotted import take_dotted
 from lrpe.cli.table import MakeTable
 from lrpe.experiments.columns.language import wikitext103
 from lrpe.experiments.methods import METHODS, SEVEN
+from lrpe.experiments.tables import title_of
 
 SMOKE = ["--scale", "smoke"]
 
@@ -130,6 +131,36 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     assert page.count("<table>") == 2
     assert page.count("<svg") == 2
     assert not re.search(r"<script|(src|href)=.https?://", page)
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        ("glue", "base,type2"),
+        ("imagenet", "rope"),
+        ("lra", "per,softmax"),
+        ("basis", "householder,odd-even"),
+        ("normalizer", "spe,cosine*unitary"),
+        ("length", "recommended,rope,rope+yarn"),
+    ],
+)
+def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsys):
+    columns = {"glue": "wikibook,glue-cola", "lra": "lra-text,lra-image"}.get(table, "")
+    words = ["--rows", rows, "--columns", columns, "--runs", str(runs), "--out", str(runs / table)]
+    assert main(["table", table, *SMOKE, *words]) == 0
+    shown = capsys.readouterr().out
+    for row in rows.split(","):
+        assert re.search(rf"^{re.escape(title_of(row))} +\S", shown, re.MULTILINE), row
+    assert list((runs / table).glob("fair-*.png"))
+    assert "<svg" in (runs / table / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_table_does_not_show_the_results_of_another_configuration(runs, trained, capsys):
+    words = ["table", "lm", *SMOKE, "--rows", "type2", "--columns", "stdlib", "--runs", str(runs)]
+    assert main(words) == 0
+    assert main([*words, "--training.optimization.rate", "1e-2"]) == 2
+    assert "another configuration (training.optimization.rate: 0.001 there, 0.01 now)" in capsys.readouterr().err
+    assert main([*words, "--training.workers", "1"]) == 0  # which changes nothing that is learned
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_there(runs, capsys):
