@@ -2,6 +2,8 @@
 
 import difflib
 from collections.abc import Callable, Iterable
+from inspect import signature
+from typing import Any
 
 
 class LrpeError(ValueError):
@@ -18,6 +20,15 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
+
+
+def check_options(function: Callable[..., Any], what: str, *arguments: Any, **options: Any) -> None:
+    """The error for a call that the function does not take, with the options that it has."""
+    try:
+        signature(function).bind(*arguments, **options)
+    except TypeError as error:
+        known = [str(parameter) for parameter in signature(function).parameters.values()][len(arguments) :]
+        raise LrpeError(f"{what} does not take these: {error}. Its options: {', '.join(known) or 'none'}.") from None
 
 
 def require(holds: bool, message: str | Callable[[], str]) -> None:

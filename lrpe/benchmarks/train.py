@@ -32,7 +32,7 @@ SEEN = -100  # the label of a token that is not to be told
 
 @dataclass(frozen=True)
 class Sizes:
-    """RoBERTa, of fewer and narrower layers and fewer words."""
+    """RoBERTa with the same part of its layers and of its vocabulary, so that each weighs as much as in the whole."""
 
     layers: int
     width: int
@@ -62,7 +62,7 @@ class Sizes:
         return f"RoBERTa with {model}, on {self.batch} × {self.length} tokens a step"
 
 
-FULL = Sizes(layers=4, width=512, heads=8, vocabulary=8192, length=512, batch=2)
+FULL = Sizes(layers=3, width=768, heads=12, vocabulary=12_566, length=512, batch=1)
 QUICK = Sizes(layers=2, width=32, heads=2, vocabulary=64, length=32, batch=2)
 
 
@@ -114,8 +114,8 @@ class TrainResult(Measurement):
             f"{worst(self.agreements):.0e} of the largest.",
             "Base beside itself, in the first row, says how far apart two measurements of the same come out.",
             "Memory is the most that a step holds beyond the weights and Adam's averages of them.",
-            "The paper's are of RoBERTa-base on GPUs. Here the layers are narrower, so that what rows differ in weighs",
-            "more beside the matrices that they all multiply by; dropout, which all rows pay alike, is left out.",
+            "The paper's are of RoBERTa-base on GPUs. Here it has a quarter of its layers and of its vocabulary, so",
+            "that each weighs as much as in the whole; dropout, which all rows pay alike, is left out.",
             *busy(min(line.processor_share for line in self.lines)),
         ]
 

@@ -141,7 +141,7 @@ class BenchLoop(Bench):
 class BenchTrain(Bench):
     """Time whole training steps of each method relative to Base's: the paper's table of speed, its numbers beside.
 
-    A small RoBERTa in place of the paper's; it takes some five minutes on a quiet processor.
+    RoBERTa-base with a quarter of its layers and of its vocabulary; it takes some five minutes on a quiet processor.
 
     Attributes:
         rounds: rounds in which everything is timed once; 10 if not given, and 2 with --quick.

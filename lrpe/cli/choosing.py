@@ -18,14 +18,24 @@ def numbers(text: str, what: str) -> list[int]:
     return [int(word) for word in found]
 
 
-def paths(text: str) -> dict[str, str]:
-    """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
+def pairs(text: str, what: str) -> dict[str, str]:
+    """name=value,name=value as a dictionary; ``what`` says what they are."""
     found = {}
     for part in words(text):
-        name, equals, path = part.partition("=")
-        require(bool(name and equals and path), f"Data are NAME=PATH, with commas between them; got {part!r}.")
-        require(path == "hub" or Path(path).exists(), f"The data of {name} lie at {path!r}, which does not exist.")
-        found[name] = path
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        require(bool(name and equals and value), f"{what}, with commas between them; got {part!r}.")
+        found[name] = value
+    return found
+
+
+def paths(text: str) -> dict[str, str]:
+    """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
+    from lrpe.experiments.experiment import HERE, HUB
+
+    found = pairs(text, "Data are NAME=PATH")
+    for name, path in found.items():
+        there = path in (HUB, HERE) or Path(path).exists()
+        require(there, f"The data of {name} lie at {path!r}, which does not exist.")
     return found
 
 

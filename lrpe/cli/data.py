@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lrpe.aligned import in_columns
-from lrpe.errors import require
+from lrpe.cli.choosing import one, pairs
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DataShow:
         from lrpe.data.catalog import find, load
         from lrpe.data.show import as_text, contents, described
 
-        entry = find(one(self.name))
+        entry = find(one(self.name, "data show", "dataset"))
         there = entry.embedded or self.path is not None or self.hub
         loaded = load(entry.name, self.path, self.hub, **read_options(self.options)) if there else None
         found = described(entry) | ({} if loaded is None else contents(loaded, self.samples))
@@ -83,7 +83,7 @@ class DataPrepare:
     def run(self) -> int:
         from lrpe.data.catalog import load
 
-        loaded = load(one(self.name), self.path, self.hub, **read_options(self.options))
+        loaded = load(one(self.name, "data prepare", "dataset"), self.path, self.hub, **read_options(self.options))
         sizes = ", ".join(f"{name} {len(split):,}" for name, split in loaded.splits.items())
         print(f"{loaded.name} is ready: {sizes} samples.")
         return 0
@@ -91,14 +91,5 @@ class DataPrepare:
 
 def read_options(text: str) -> dict[str, int | str]:
     """name=value,name=value; a value of digits is a number."""
-    found: dict[str, int | str] = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.partition("=")
-        require(bool(name and equals), f"Options are name=value, with commas between them; got {part!r}.")
-        found[name.strip()] = int(value) if value.strip().isdigit() else value.strip()
-    return found
-
-
-def one(names: list[str]) -> str:
-    require(len(names) == 1, f"One dataset is named at a time, as in lrpe data show wikitext2; got {names}.")
-    return names[0]
+    found = pairs(text, "Options are name=value")
+    return {name: int(value) if value.isdigit() else value for name, value in found.items()}

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lrpe.errors import LrpeError, require
+from lrpe.cli.choosing import one
+from lrpe.errors import LrpeError
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,10 @@ class Export:
     def run(self) -> int:
         from lrpe.models.export import export
 
-        require(len(self.source) == 1, f"One run is exported at a time: lrpe export RUN --to DIR; got {self.source}.")
+        source = one(self.source, "export", "run")
         if self.to is None:
             raise LrpeError("An export needs a folder to write to: lrpe export RUN --to DIR.")
-        folder = export(Path(self.source[0]), self.to, self.remote_code)
+        folder = export(Path(source), self.to, self.remote_code)
         print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")
         print("Its README.md says how to load it.")
         return 0

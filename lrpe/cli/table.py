@@ -25,8 +25,9 @@ class MakeTable:
         columns: as wikitext103,books; those that --data names if not given, else the paper's.
         settings: fair, absolute, authors; a table for each.
         seeds: as 0,1,2.
-        scale: paper, small (minutes a cell) or smoke (seconds a cell).
-        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub.
+        scale: paper, small (minutes a cell), demo (a minute) or smoke (seconds).
+        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
+            every machine has in its place.
         processes: cells that train at a time; one for each processor if 0.
         runs: the folder with all runs.
         out: the folder for the table; runs/tables/TABLE-SCALE if not given.

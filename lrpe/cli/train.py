@@ -20,9 +20,10 @@ class Train:
         method: the row: base, rope, spe, per, type1, type2, type3, cosformer, none, softmax, softmax-decay,
             recommended, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
-        scale: paper, small (minutes) or smoke (seconds).
+        scale: paper, small (minutes), demo (a minute) or smoke (seconds).
         seed: of weights, data and dropout.
-        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub.
+        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
+            every machine has in its place.
         out: the folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
         runs: the folder with all runs.
         config: a YAML file of keys, such as the config.yaml of a run.

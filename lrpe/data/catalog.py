@@ -1,7 +1,6 @@
 """Every dataset by name."""
 
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from lrpe.data.images.digits import ENTRIES as DIGITS
 from lrpe.data.text.hub import ENTRIES as HUB
 from lrpe.data.text.sources import ENTRIES as TEXT
 from lrpe.data.text.wikitext import ENTRIES as WIKITEXT
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, check_options, require, unknown_name
 
 ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *ARENA, *IMAGES, *DIGITS)
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
@@ -41,12 +40,7 @@ def load(name: str, path: Path | None = None, hub: bool = False, **options: Any)
 
 
 def call(loader: Callable[..., Dataset], name: str, *arguments: Any, **options: Any) -> Dataset:
-    """A loader with its options, of which it says what it knows if one is wrong or missing."""
-    try:
-        signature(loader).bind(*arguments, **options)
-    except TypeError as error:
-        known = [str(p) for p in signature(loader).parameters.values() if p.name != "path"]
-        raise LrpeError(f"{name} does not load so: {error}. Its options: {', '.join(known) or 'none'}.") from None
+    check_options(loader, name, *arguments, **options)
     return loader(*arguments, **options)
 
 

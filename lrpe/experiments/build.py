@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from lrpe.data.text.tokenizer import Tokenizer
-from lrpe.errors import LrpeError
+from lrpe.errors import LrpeError, check_options
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.methods import row
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.saved import quietly
-from lrpe.tasks.image_classification import PLAIN, ImageClassification
+from lrpe.models.quiet import quietly
+from lrpe.tasks.image_classification import PLAIN, ImageClassification, Mixing
 from lrpe.tasks.language_modelling import LanguageModelling
 from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling
 from lrpe.tasks.sentence_classification import SentenceClassification
@@ -23,10 +23,9 @@ from lrpe.tasks.task import Task
 
 def build_task(experiment: Experiment) -> Task:
     """What the experiment learns, its data loaded."""
-    try:
-        return CLASSES[experiment.kind](experiment.data.load(), **task_options(experiment))
-    except TypeError as error:
-        raise LrpeError(f"The task of {experiment.column} does not take these options: {error}.") from error
+    task, options = CLASSES[experiment.kind], task_options(experiment)
+    check_options(task, f"The task of {experiment.column}", experiment.data, **options)
+    return task(experiment.data.load(), **options)
 
 
 def task_options(experiment: Experiment) -> dict[str, Any]:
@@ -36,6 +35,7 @@ def task_options(experiment: Experiment) -> dict[str, Any]:
         options["tokenizer"] = tokens_of_start(experiment)
     if experiment.kind == "image":
         copies = options.pop("copies", 1)
+        check_options(Mixing, f"The task of {experiment.column}", **options)
         return {"mixing": replace(PLAIN, **options), "copies": copies}
     return options
 

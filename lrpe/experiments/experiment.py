@@ -1,12 +1,14 @@
 """An experiment: everything that a run depends on, as one frozen value."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from lrpe.data import catalog
 from lrpe.data.dataset import Dataset
 from lrpe.training.loop import Training
 
+HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, and what every machine has
 Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]
 
 
@@ -27,8 +29,6 @@ class Data:
     options: dict[str, Any] = field(default_factory=dict)
 
     def load(self) -> Dataset:
-        from pathlib import Path
-
         return catalog.load(self.name, None if self.path is None else Path(self.path), self.hub, **self.options)
 
     def with_options(self, options: dict[str, Any]) -> "Data":
@@ -43,7 +43,7 @@ class Experiment:
         column: what is learned, by the name of its column.
         method: the row.
         setting: fair, absolute or authors; see lrpe.experiments.methods.
-        scale: paper, small or smoke; see lrpe.experiments.scale.
+        scale: paper, small, demo or smoke; see lrpe.experiments.scale.
         kind: of the task.
         data: what the column learns from.
         stand_in: what every machine has in its place.
@@ -80,13 +80,13 @@ class Experiment:
         return replace(self, training=replace(self.training, seed=seed), start=start)
 
     def with_data(self, paths: dict[str, str]) -> "Experiment":
-        """With the data at these paths ("hub" is the hub); below the paper's scale the stand-in, if there is none."""
+        """With the data at these paths; without one the stand-in, but at the paper's scale only if it says so."""
         start = self.start and self.start.with_data(paths)
-        given = paths.get(self.column) or paths.get(self.data.name)
-        if given is None:
-            return replace(self, data=self.data if self.scale == "paper" else self.stand_in, start=start)
-        where = {"hub": True} if given == "hub" else {"path": given}
-        return replace(self, data=replace(self.data, **where), start=start)
+        given = paths.get(self.column) or paths.get(self.data.name) or (None if self.scale == "paper" else HERE)
+        if given == HERE:
+            return replace(self, data=self.stand_in, start=start)
+        data = replace(self.data, hub=True) if given == HUB else replace(self.data, path=given)
+        return replace(self, data=data, start=start)
 
     @property
     def name(self) -> str:

@@ -4,6 +4,7 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from lrpe.training.record import Record
@@ -51,6 +52,12 @@ def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
     metric = primary(folder)
     name = f"validation {metric}"
     return metric, [(line["update"], line[name]) for line in read_metrics(folder) if name in line]
+
+
+def seconds_an_update(folder: Path) -> float | None:
+    """The median of the run, or None before its first line."""
+    times = [line["seconds"] for line in read_metrics(folder) if "seconds" in line]
+    return median(times) if times else None
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

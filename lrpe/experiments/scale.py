@@ -126,7 +126,13 @@ def often(updates: int, batches: int, size: int) -> dict[str, Any]:
     return {"evaluate_every": max(1, updates // 6), "evaluation_batches": batches, "evaluation_batch": size}
 
 
+def brief(width: int, length: int, **changes: Any) -> Shape:
+    """Two layers, trained for 400 updates, as long sequences take their time."""
+    return Shape(model=sizes(width, 2, 4, length), plan=plan(400, 16, 2e-3), training=often(400, 0, 64), **changes)
+
+
 IMAGES = {"image_size": 8, "num_channels": 1, "patch_size": 2}
+PATHS = {"difficulty": "easy"}
 LISTOPS = {"min_length": 10, "max_length": 120, "max_args": 5, "max_depth": 6}
 
 SMALL = {
@@ -156,30 +162,15 @@ SMALL = {
         plan=plan(600, 64, 2e-3),
         training=often(600, 0, 256),
     ),
-    "lra-text": Shape(
-        model=sizes(64, 2, 4, 1024),
-        plan=plan(400, 16, 2e-3),
-        training=often(400, 0, 64),
-        data={"length": 1024},
-    ),
+    "lra-text": brief(64, 1024, data={"length": 1024}),
     "lra-listops": Shape(
         model=sizes(64, 2, 4, 512),
         plan=plan(800, 32, 2e-3),
         training=often(800, 0, 128),
         stand_in=LISTOPS | {"train": 20_000, "validation": 2_000, "test": 2_000},
     ),
-    "lra-retrieval": Shape(
-        model=sizes(64, 2, 4, 512),
-        plan=plan(400, 16, 2e-3),
-        training=often(400, 0, 64),
-        data={"length": 512},
-    ),
-    "lra-pathfinder": Shape(
-        model=sizes(32, 2, 4, 1024),
-        plan=plan(400, 16, 2e-3),
-        training=often(400, 0, 64),
-        stand_in={"train": 8_000, "validation": 500, "test": 1_000, "difficulty": "easy"},
-    ),
+    "lra-retrieval": brief(64, 512, data={"length": 512}),
+    "lra-pathfinder": brief(32, 1024, stand_in=PATHS | {"train": 8_000, "validation": 500, "test": 1_000}),
     "lra-image": Shape(
         model=sizes(64, 2, 4, 1024),
         plan=plan(600, 32, 2e-3),

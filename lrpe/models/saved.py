@@ -1,17 +1,15 @@
 """Saved models of ours: where a run or a folder has one, and the class that it is of."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoConfig
-from transformers.utils import logging
 
 from lrpe.errors import LrpeError, unknown_name
 from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.pair_classification import LrpeForPairClassification
+from lrpe.models.quiet import quietly
 
 CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
 
@@ -36,17 +34,3 @@ def load_model(folder: Path, **changes: Any) -> Any:
         raise unknown_name("model class", name, CLASSES)
     with quietly():
         return CLASSES[name].from_pretrained(folder, config=config)
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Without transformers' bar for every file, and without its report of weights that a head does not share."""
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()

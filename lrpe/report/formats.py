@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from html import escape
+from pathlib import Path
 
 from lrpe.aligned import in_columns
 from lrpe.report.table import Column, Mark, laid_out
+from lrpe.whole import write_whole
 
 
 def marked(best: str, second: str, write: Callable[[str], str] = str) -> Mark:
@@ -60,4 +62,7 @@ def as_html(rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[st
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
-FORMATS = {"txt": as_text, "md": as_markdown, "tex": as_latex}  # files by their endings; a page is made of parts
+def write_formats(file: Path, rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str]) -> None:
+    """The table as ``file`` with the ending of each format; a page is made of parts."""
+    for ending, write in {".txt": as_text, ".md": as_markdown, ".tex": as_latex}.items():
+        write_whole(file.with_suffix(ending), write(rows, columns, ranked) + "\n")

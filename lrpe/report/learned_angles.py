@@ -5,9 +5,16 @@ from typing import Any
 
 from lrpe.models.block import Block
 from lrpe.models.saved import load_model
+from lrpe.report.page import picture
 from lrpe.report.picture import Spec
 
 LAYERS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#000000")
+
+
+def angles_picture(run: Path, file: Path, title: str) -> str:
+    """The angles of a run's best model as a picture of a page; nothing if it has learned none."""
+    angles = angles_of(run / "best") if (run / "best").exists() else []
+    return picture(angles_spec(angles), file, f"{title}: its angles against their start.") if angles else ""
 
 
 def angles_of(model_folder: Path) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from lrpe.report.picture import Spec, as_svg, save_picture
 from lrpe.whole import write_whole
 
 STYLE = """
@@ -45,8 +46,10 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def picture(svg: str | None, caption: str) -> str:
-    """A picture with what it shows; nothing where it could not be drawn."""
+def picture(spec: Spec, file: Path, caption: str) -> str:
+    """A picture with what it shows, saved as SVG and PNG as well; nothing where it cannot be drawn."""
+    save_picture(spec, file)
+    svg = as_svg(spec)
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
 
 

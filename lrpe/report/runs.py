@@ -1,28 +1,29 @@
 """A page of runs: their figures, curves and learned angles, their speed, configurations and environments."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 
 from lrpe.errors import LrpeError, require
 from lrpe.experiments.experiment import Experiment
-from lrpe.experiments.listing import curve, read_metrics
+from lrpe.experiments.listing import curve, seconds_an_update
 from lrpe.experiments.run import Results
-from lrpe.experiments.summary import Scores, deviations, means
+from lrpe.experiments.summary import deviations, means
 from lrpe.experiments.tables import title_of
 from lrpe.experiments.written import from_dict
 from lrpe.report.curves import curves_spec
 from lrpe.report.formats import as_html
-from lrpe.report.learned_angles import angles_of, angles_spec
+from lrpe.report.learned_angles import angles_picture
 from lrpe.report.page import folded, heading, made_by, paragraph, picture, write_page
-from lrpe.report.picture import Spec, as_svg, save_picture
+from lrpe.report.picture import Spec
 from lrpe.report.table import Column
 from lrpe.stamp import describe, stamp
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ def read_run(folder: Path) -> Run:
         results = json.loads(done.read_text(encoding="utf-8")) if done.exists() else {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise LrpeError(f"The run {str(folder)!r} cannot be read: {error}") from error
-    times = [line["seconds"] for line in read_metrics(folder) if "seconds" in line]
-    return Run(folder, experiment, environment, results, curve(folder)[1], median(times) if times else None)
+    return Run(folder, experiment, environment, results, curve(folder)[1], seconds_an_update(folder))
 
 
 def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
@@ -80,49 +80,36 @@ def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
 
 def describe_group(group: str, runs: list[Run], out: Path) -> list[str]:
     rows = {run.experiment.method: title_of(run.experiment.method) for run in runs}
-    name = group.replace(", ", "-")
-    pictures = {
-        f"{name}-curves": (curves_of(runs, rows), f"{runs[0].metric} in validation; bands are the seeds' range.")
-    }
+    file = out / group.replace(", ", "-")
+    caption = f"{runs[0].metric} in validation; bands are the seeds' range."
+    drawn = [picture(curves_of(runs, rows), file.with_name(f"{file.name}-curves"), caption)]
     for run in runs:
-        angles = angles_of(run.folder / "best") if (run.folder / "best").exists() else []
-        if angles:
-            caption = f"{rows[run.experiment.method]}, seed {run.experiment.training.seed}: angles against their start."
-            pictures[f"{name}-{run.folder.name}-angles"] = (angles_spec(angles), caption)
-    drawn = []
-    for file, (spec, caption) in pictures.items():
-        save_picture(spec, out / file)
-        drawn.append(picture(as_svg(spec), caption))
-    return [heading(group), as_html(rows, columns_of(runs, list(rows)), list(rows)), *drawn]
+        title = f"{rows[run.experiment.method]}, seed {run.experiment.training.seed}"
+        drawn.append(angles_picture(run.folder, file.with_name(f"{file.name}-{run.folder.name}-angles"), title))
+    return [heading(group), as_html(rows, columns_of(runs), list(rows)), *drawn]
 
 
-def columns_of(runs: list[Run], rows: list[str]) -> list[Column]:
-    """The metric on every split, then seconds an update and parameters."""
-    splits = dict.fromkeys(split for run in runs for split in run.results if run.metric in run.results[split])
-    columns = [column(f"{split} {runs[0].metric}", scores(runs, split), runs[0].better) for split in splits]
-    speed: Scores = {}
+def columns_of(runs: list[Run]) -> list[Column]:
+    """The metric on every split, then seconds an update."""
+    metric, better = runs[0].metric, runs[0].better
+    splits = dict.fromkeys(split for run in runs for split in run.results if metric in run.results[split])
+    columns = []
+    for split in splits:
+        found = by_method(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
+        columns.append(Column(f"{split} {metric}", means(found), 3, better, deviations(found)))
+    return [*columns, Column("seconds an update", means(by_method(runs, lambda run: run.seconds)), 3, None)]
+
+
+def by_method(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
+    """What is read of the runs of each method, but for those that have nothing to read."""
+    found: dict[str, list[T]] = {}
     for run in runs:
-        if run.seconds is not None:
-            speed.setdefault(run.experiment.method, []).append(run.seconds)
-    return [*columns, Column("seconds an update", means(speed), 3, None)]
-
-
-def scores(runs: list[Run], split: str) -> Scores:
-    found: Scores = {}
-    for run in runs:
-        value = run.results.get(split, {}).get(run.metric)
+        value = read(run)
         if value is not None:
             found.setdefault(run.experiment.method, []).append(value)
     return found
 
 
-def column(title: str, found: Scores, better: Literal["lower", "higher"]) -> Column:
-    return Column(title, means(found), 3, better, deviations(found))
-
-
 def curves_of(runs: list[Run], titles: dict[str, str]) -> Spec:
-    curves: dict[str, list[list[tuple[int, float]]]] = {}
-    for run in runs:
-        if run.points:
-            curves.setdefault(run.experiment.method, []).append(run.points)
+    curves = by_method(runs, lambda run: run.points or None)
     return curves_spec(curves, titles, runs[0].metric, log=runs[0].metric == "perplexity")

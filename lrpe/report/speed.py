@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.experiments.paper import SPEED, printed
-from lrpe.report.formats import FORMATS, as_html, as_text
+from lrpe.report.formats import as_html, as_text, write_formats
 from lrpe.report.page import folded, made_by, paragraph, write_page
 from lrpe.report.table import Column, as_data
 from lrpe.stamp import describe
@@ -27,8 +27,7 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     rows, columns = {row["method"]: row["title"] for row in result["rows"]}, [column_of(result)]
     ranked = [row for row in rows if row != "base"]  # which has nothing to pay for
     out.mkdir(parents=True, exist_ok=True)
-    for suffix, write in FORMATS.items():
-        write_whole(out / f"fair.{suffix}", write(rows, columns, ranked) + "\n")
+    write_formats(out / "fair", rows, columns, ranked)
     write_whole(out / "fair.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     data = {"command": command, "stamp": result["stamp"], "settings": {"fair": as_data(rows, columns)}}
     write_whole(out / "table.json", json.dumps(data, indent=2, ensure_ascii=False) + "\n")

@@ -2,9 +2,6 @@
 
 import json
 import shutil
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shared
 
 from lrpe.data.cache import hash_files
 from lrpe.errors import LrpeError
+from lrpe.models.quiet import quietly
 from lrpe.training.processes import on_first, rank, world
 from lrpe.training.writing import naming_failure
 from lrpe.whole import sync
@@ -101,19 +99,3 @@ def read_progress(folder: Path) -> dict[str, Any]:
         return progress
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise LrpeError(f"The checkpoint {folder} is damaged: {error}.") from error
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Without transformers' bar for every file, and without torch's warning that one process is not several."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-            yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

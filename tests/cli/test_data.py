@@ -73,13 +73,13 @@ def test_a_name_that_is_not_known_or_not_given_is_named(capsys):
     assert main(["data", "show", "hare"]) == 2
     assert "Did you mean 'here'" in capsys.readouterr().err
     assert main(["data", "show"]) == 2
-    assert "One dataset is named at a time" in capsys.readouterr().err
+    assert "takes one dataset" in capsys.readouterr().err
 
 
 def test_options_reach_the_loader_and_a_wrong_one_is_named(capsys):
     assert main(["data", "prepare", "here", "--options", "lines=5"]) == 0
     assert "train 5 samples" in capsys.readouterr().out
     assert main(["data", "prepare", "here", "--options", "line=5"]) == 2
-    assert "here does not load so" in capsys.readouterr().err
+    assert "here does not take these" in capsys.readouterr().err
     assert main(["data", "prepare", "here", "--options", "lines"]) == 2
     assert "Options are name=value" in capsys.readouterr().err

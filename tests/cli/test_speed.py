@@ -50,7 +50,7 @@ def test_a_dry_run_says_what_it_would_measure(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("measured all the same"))
     assert main(["table", "speed", "--dry-run", "--out", str(tmp_path / "new")]) == 0
     out = capsys.readouterr().out
-    for words in ("Base, RoPE, SPE, PER, Type 1, Type 2, Type 3", "4 layers of width 512", "10 rounds", "new"):
+    for words in ("Base, RoPE, SPE, PER, Type 1, Type 2, Type 3", "3 layers of width 768", "10 rounds", "new"):
         assert words in out
     assert not (tmp_path / "new").exists()
 

@@ -128,8 +128,9 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     data = json.loads((folder / "table.json").read_text())
     assert set(data["settings"]["fair"]["columns"][0]["figures"]) == {"base", "type2", "unigrams", "bigrams"}
     page = (folder / "index.html").read_text()
-    assert page.count("<table>") == 2
-    assert page.count("<svg") == 2
+    assert page.count("<table>") == 4  # scores and seconds in each setting
+    assert page.count("<svg") == 4  # curves, and the angles that Type 2 learned
+    assert page.count("Type 2 on wikitext103, seed 0: its angles against their start.") == 2
     assert not re.search(r"<script|(src|href)=.https?://", page)
 
 
@@ -152,7 +153,11 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
     for row in rows.split(","):
         assert re.search(rf"^{re.escape(title_of(row))} +\S", shown, re.MULTILINE), row
     assert list((runs / table).glob("fair-*.png"))
-    assert "<svg" in (runs / table / "index.html").read_text(encoding="utf-8")
+    page = (runs / table / "index.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "seconds an update" in page
+    learned = re.search(r"type2|householder|unitary|recommended", rows)
+    assert bool(list((runs / table).glob("*-angles.png"))) == bool(learned)
 
 
 def test_a_table_does_not_show_the_results_of_another_configuration(runs, trained, capsys):

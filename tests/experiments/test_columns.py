@@ -2,11 +2,12 @@
 
 import inspect
 import re
+from dataclasses import replace
 
 import pytest
 
 from lrpe import LrpeError
-from lrpe.experiments.build import build_config
+from lrpe.experiments.build import build_config, build_task
 from lrpe.experiments.columns.named import COLUMNS, find_column
 from lrpe.experiments.cost import estimate
 from lrpe.experiments.methods import SEVEN, SIX
@@ -111,6 +112,19 @@ def test_data_that_is_named_is_read_and_the_paper_scale_has_no_stand_ins():
     assert paper(COLUMNS["wikitext2"]()).with_data({"wikitext2": "hub"}).data.hub
     with pytest.raises(LrpeError, match="is not on every machine: get it from"):
         paper(COLUMNS["wikitext2"]()).with_data({}).data.load()
+
+
+def test_what_every_machine_has_stands_in_at_the_paper_scale_if_told_so():
+    made = paper(COLUMNS["lra-listops"]()).with_data({"lra-listops": "here"}).data
+    assert (made.name, made.path, made.options) == ("listops", None, {})  # of its authors' sizes
+    assert paper(COLUMNS["glue-cola"]()).with_data({"wikibook": "here"}).start.data.name == "stdlib"
+
+
+@pytest.mark.parametrize(("column", "known"), [("imagenet", "mixup"), ("wikibook", "whole_words")])
+def test_an_option_that_the_task_does_not_have_is_named_with_those_that_it_has(column, known):
+    experiment = replace(smoke(COLUMNS[column]()).with_data({}), options={"wrong": 1})
+    with pytest.raises(LrpeError, match=f"The task of {column} does not take these.*'wrong'.*{known}"):
+        build_task(experiment)
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -1,0 +1,46 @@
+"""What the figures of a table are, in sentences: they stand below it."""
+
+from lrpe.experiments.methods import SETTINGS
+from lrpe.experiments.summary import Chosen
+
+
+def notes_of(chosen: Chosen) -> list[str]:
+    """What the figures are, in sentences."""
+    cells = {cell.name: cell for cell in chosen.cells()}.values()
+    scales = {cell.scale for cell in cells}
+    used = "; ".join(sorted({f"{cell.column} from {cell.data.name}" for cell in cells}))
+    notes = [(SETTINGS[setting].__doc__ or "").partition("\n")[0] for setting in chosen.settings]
+    return [*notes, f"Data: {used}.", *scale_note(scales), *paper_note(chosen), *decay_note(chosen), seed_note(chosen)]
+
+
+def scale_note(scales: set[str]) -> list[str]:
+    if scales == {"paper"}:
+        return []
+    return [
+        f"Scale: {', '.join(sorted(scales))}, so not the paper's model, length and number of updates: only the order "
+        "of the rows can be compared with the paper's, and that with care."
+    ]
+
+
+def paper_note(chosen: Chosen) -> list[str]:
+    if not {"spe", "per"} & set(chosen.rows) or not any(figure.paper for figure in chosen.table.figures):
+        return []
+    return [
+        "The paper's SPE held no positions, and its PER's decay grew towards later tokens where tokens look both ways; "
+        "ours do not, so those cells cannot be compared with the paper's."
+    ]
+
+
+def decay_note(chosen: Chosen) -> list[str]:
+    if "per" not in chosen.rows or chosen.table.name not in ("lm", "normalizer", "length"):
+        return []
+    return [
+        "PER has the decay a head that it was published with and the other rows have none, so its figure is of more "
+        "than its encoding; the rows recommended and softmax-decay have a decay too."
+    ]
+
+
+def seed_note(chosen: Chosen) -> str:
+    if len(chosen.seeds) == 1:
+        return f"One seed ({chosen.seeds[0]}): small differences mean nothing."
+    return f"Seeds {', '.join(map(str, chosen.seeds))}; ± is the standard deviation over them."
