@@ -37,7 +37,7 @@ class Sizes:
         return f"{self.layers} × {self.width}, {self.batch} × {self.length} bytes"
 
 
-FULL = Sizes(layers=2, width=128, heads=4, batch=8, length=128)
+FULL = Sizes(layers=3, width=128, heads=4, batch=8, length=256)  # the language model of lrpe table lm --scale small
 QUICK = Sizes(layers=1, width=16, heads=2, batch=2, length=16)
 
 
