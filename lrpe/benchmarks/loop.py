@@ -89,7 +89,9 @@ def build(sizes: Sizes, updates: int, folder: Path) -> Loop:
     )
     plan = Optimization(updates=updates, batch=sizes.batch, warmup=1)
     training = Training(plan, evaluate_every=updates, evaluation_batches=1)
-    return Loop(task, task.model_class(config), training, Record(folder, {}), "loop")
+    record = Record(folder, {})
+    record.begin()
+    return Loop(task, task.model_class(config), training, record, "loop")
 
 
 class Watch:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, require, unknown_name
 
 
 def words(text: str) -> list[str]:
@@ -30,10 +30,14 @@ def pairs(text: str, what: str) -> dict[str, str]:
 
 def paths(text: str) -> dict[str, str]:
     """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
+    from lrpe.data.catalog import CATALOG
+    from lrpe.experiments.columns.named import COLUMNS
     from lrpe.experiments.experiment import HERE, HUB
 
     found = pairs(text, "Data are NAME=PATH")
     for name, path in found.items():
+        if name not in COLUMNS and name not in CATALOG:
+            raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
         there = path in (HUB, HERE) or Path(path).exists()
         require(there, f"The data of {name} lie at {path!r}, which does not exist.")
     return found

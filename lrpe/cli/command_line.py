@@ -22,7 +22,7 @@ EXTRA_OF = {  # modules that the core does without
     "PIL": "data",
     "datasets": "hub",
 }
-FAILED, WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
+WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:

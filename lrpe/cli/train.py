@@ -26,7 +26,8 @@ class Train:
             every machine has in its place.
         out: the folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
         runs: the folder with all runs.
-        config: a YAML file of keys, such as the config.yaml of a run.
+        config: a YAML file of keys, such as the config.yaml of a run; they win over the method, setting, scale and seed
+            named here, and keys with dots win over them.
         changes: keys with dots.
     """
 

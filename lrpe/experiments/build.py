@@ -64,7 +64,8 @@ def model_class(experiment: Experiment) -> type[nn.Module]:
 def build_config(experiment: Experiment, fields: dict[str, Any]) -> LrpeConfig:
     """The architecture's fields, then those that the data decides, the row's, and those of the experiment itself."""
     base = experiment.architecture | fields
-    return LrpeConfig(**base | row(experiment.method, experiment.setting, base) | experiment.model)
+    rows = row(experiment.method, experiment.setting, base | experiment.model)
+    return LrpeConfig(**base | rows | experiment.model)
 
 
 def build_model(experiment: Experiment, task: Task, start: Path | None = None) -> nn.Module:

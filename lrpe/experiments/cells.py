@@ -2,8 +2,10 @@
 
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from lrpe.errors import LrpeError
+from lrpe.errors import LrpeError, StoppedError
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.listing import updates_done
 from lrpe.experiments.run import finished, run, title
+from lrpe.training.processes import world
 
 Failures = dict[str, str]  # why, by the name of the experiment
 
@@ -24,7 +27,8 @@ def run_cells(cells: Iterable[Experiment], runs: Path, processes: int = 1, devic
     distinct = {cell.name: cell for cell in cells}
     starts = {cell.start.name: cell.start for cell in distinct.values() if cell.start is not None}
     failures = run_all(list(starts.values()), runs, processes, device)
-    ready = [cell for cell in distinct.values() if cell.start is None or cell.start.name not in failures]
+    left = [cell for cell in distinct.values() if cell.name not in failures]
+    ready = [cell for cell in left if cell.start is None or cell.start.name not in failures]
     return failures | run_all(ready, runs, processes, device)
 
 
@@ -32,15 +36,23 @@ def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str
     waiting = [cell for cell in cells if not finished(runs / cell.name, cell)]
     if processes > 1 and len(waiting) > 1:
         return run_apart(waiting, runs, processes, device)
-    return {cell.name: str(error) for cell in waiting if (error := attempt(cell, runs, device)) is not None}
+    return {cell.name: reason for cell in waiting if (reason := attempt(cell, runs, device)) is not None}
 
 
-def attempt(cell: Experiment, runs: Path, device: str) -> LrpeError | None:
+def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
+    """Why the cell failed, if it did. Of several processes none goes on without the others: they all end."""
     try:
         run(cell, runs, device)
-    except LrpeError as error:
-        print(f"{title(cell)}: {error}", file=sys.stderr)
-        return error
+    except StoppedError:
+        raise
+    except Exception as error:
+        if world() > 1:
+            raise
+        reason = str(error) if isinstance(error, LrpeError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, LrpeError):
+            traceback.print_exc()
+        print(f"{title(cell)}: {reason}", file=sys.stderr)
+        return reason
     return None
 
 
@@ -58,7 +70,14 @@ def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: s
             for process in active_children():
                 process.terminate()
             raise
-        return {name: str(error) for name, future in futures.items() if (error := future.result()) is not None}
+        return {name: reason for name, future in futures.items() if (reason := outcome(future)) is not None}
+
+
+def outcome(future: "Future[str | None]") -> str | None:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return "A process was killed from outside, perhaps for want of memory; fewer --processes need less."
 
 
 def begin(stopping: Any) -> None:
@@ -71,11 +90,11 @@ def begin(stopping: Any) -> None:
 STOPPING: Any = None
 
 
-def attempt_alone(cell: Experiment, runs: Path, device: str) -> LrpeError | None:
+def attempt_alone(cell: Experiment, runs: Path, device: str) -> str | None:
     return None if STOPPING.is_set() else attempt(cell, runs, device)
 
 
-def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[LrpeError | None]"]) -> None:
+def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[str | None]"]) -> None:
     """A bar over the cells while they train, and which of them are under way; a line now and then if not a terminal."""
     with tqdm(total=len(cells), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
         last = time.monotonic()
@@ -89,6 +108,6 @@ def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[Lr
         bar.n = len(cells)
 
 
-def under_way(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[LrpeError | None]"]) -> str:
+def under_way(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[str | None]"]) -> str:
     done = [(title(cell), updates_done(runs / cell.name)) for cell in cells if futures[cell.name].running()]
     return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)

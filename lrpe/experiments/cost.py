@@ -9,6 +9,8 @@ from lrpe.experiments.build import build_config, model_class
 from lrpe.experiments.experiment import Experiment
 from lrpe.models.configuration import LrpeConfig
 
+BYTES = 260  # and four special tokens among them
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -23,8 +25,8 @@ class Cost:
 
 
 def estimate(experiment: Experiment) -> Cost:
-    """Of one run, without what it begins with; nothing is loaded, so vocabulary and samples are the column's own."""
-    config = build_config(experiment, {})
+    """Of one run, without what it begins with; nothing is loaded, so samples are the column's own."""
+    config = build_config(experiment, vocabulary(experiment))
     with torch.device("meta"):
         model: Any = model_class(experiment)(config)
     length = tokens_of(experiment, config)
@@ -33,6 +35,12 @@ def estimate(experiment: Experiment) -> Cost:
     head = config.vocab_size * config.hidden_size if experiment.kind in ("language", "masked") else 0
     forward = 2 * (sum(matrices.values()) + head) + attention_flops(config, length)
     return Cost(sum(p.numel() for p in model.parameters()), tokens, 3 * forward * tokens)
+
+
+def vocabulary(experiment: Experiment) -> dict[str, int]:
+    """The size that the tokeniser's name tells; the architecture's own if it tells none."""
+    kind, _, size = str(experiment.data.options.get("tokenizer", "")).partition(":")
+    return {"vocab_size": BYTES} if kind == "bytes" else {"vocab_size": int(size)} if kind == "bpe" else {}
 
 
 def attention_flops(config: LrpeConfig, length: int) -> float:

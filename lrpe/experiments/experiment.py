@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from lrpe.data import catalog
 from lrpe.data.dataset import Dataset
+from lrpe.errors import require
 from lrpe.training.loop import Training
 
 HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, and what every machine has
@@ -74,6 +75,12 @@ class Experiment:
     scored: int = 0
     lengths: tuple[int, ...] = ()
     start: "Experiment | None" = None
+
+    def __post_init__(self) -> None:
+        require(
+            not self.lengths or self.kind == "language",
+            f"Language models alone are scored at other lengths; got lengths={self.lengths} of {self.column}.",
+        )
 
     def with_seed(self, seed: int) -> "Experiment":
         start = self.start and self.start.with_seed(seed)

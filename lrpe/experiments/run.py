@@ -1,7 +1,7 @@
 """One experiment in one folder: trained or gone on with, then scored on every split, once."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lrpe.encodings.scaling import SCALINGS
-from lrpe.errors import LrpeError
+from lrpe.errors import LrpeError, require
 from lrpe.experiments.build import build_model, build_task, lengthened
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.methods import find_method
@@ -18,9 +18,10 @@ from lrpe.models.saved import load_model
 from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.task import Task
 from lrpe.training.loop import train
-from lrpe.training.processes import barrier, rank, world
+from lrpe.training.processes import on_first, rank, world
 from lrpe.training.record import check_config
-from lrpe.whole import write_whole
+from lrpe.training.writing import naming_failure
+from lrpe.whole import whole_folder, write_whole
 
 Results = dict[str, dict[str, float]]  # metrics by split
 
@@ -37,14 +38,11 @@ def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.devic
     task = build_task(experiment)
     model = build_model(experiment, task, start and start / "best").to(device)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    if rank() == 0:
-        save_tokenizer(task, folder / "tokenizer")
+    on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
     train(task, model, experiment.training, folder, to_dict(experiment), title(experiment), about(task))
     if not finished(folder, experiment):
         found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
-        if rank() == 0:
-            write_whole(folder / "results.json", json.dumps(found, indent=2))
-        barrier()
+        on_first(lambda: write_results(folder, found))
     return read_results(folder)
 
 
@@ -58,20 +56,23 @@ def finished(folder: Path, experiment: Experiment) -> bool:
 
 def score(experiment: Experiment, folder: Path, device: torch.device | str, task: Task | None = None) -> Results:
     """The metrics of the best checkpoint on every split but the training one, and at the experiment's lengths."""
+    best = folder / "best"
+    require(best.exists(), f"A run is scored by its best checkpoint; {str(folder)!r} has none yet. Train it first.")
     task = task or build_task(experiment)
-    model = load_model(folder / "best").to(device)
+    model = load_model(best).to(device)
     splits = [name for name in task.dataset.splits if name != "train"]
     found = {split: score_split(experiment, task, model, split, device) for split in splits}
     for times in experiment.lengths:
         longer = lengthened(experiment, times)
-        found |= score_lengths(longer, build_task(longer), folder / "best", times, device)
+        found |= score_lengths(longer, build_task(longer), best, times, device)
     return found
 
 
 def score_split(experiment: Experiment, task: Task, model: Any, split: str, device: Any) -> dict[str, float]:
     training = experiment.training
-    size = training.evaluation_batch or training.optimization.batch
-    shares = {"rank": rank(), "world": world(), "workers": training.workers, "limit": experiment.scored * size}
+    whole = training.evaluation_batch or training.optimization.batch
+    size = training.evaluation_batch or training.micro_batch or whole  # what a process has room for
+    shares = {"rank": rank(), "world": world(), "workers": training.workers, "limit": experiment.scored * whole}
     return evaluate(task, model, task.batches(split, size, training=False, **shares).epoch(0), str(device))
 
 
@@ -115,8 +116,13 @@ def save_tokenizer(task: Task, folder: Path) -> None:
     """Beside the run, for whoever generates with it or exports it."""
     tokenizer = getattr(task, "tokenizer", None) or getattr(task.dataset, "tokenizer", None)
     if tokenizer is not None and not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        tokenizer.save(folder)
+        with naming_failure(folder), whole_folder(folder) as temporary:
+            tokenizer.save(temporary)
+
+
+def write_results(folder: Path, found: Mapping[str, Any]) -> None:
+    with naming_failure(folder / "results.json"):
+        write_whole(folder / "results.json", json.dumps(found, indent=2))
 
 
 def read_results(folder: Path) -> Results:

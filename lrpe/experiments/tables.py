@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from lrpe.attention.normalizer import NORMALIZERS
+from lrpe.encodings.scaling import SCALINGS
 from lrpe.errors import require, unknown_name
 from lrpe.experiments import paper
 from lrpe.experiments.columns.arena import ARENA
@@ -182,4 +183,6 @@ def title_of(row: str) -> str:
     if row in paper.BASIS:
         return row
     method, plus, kind = row.partition("+")
+    if plus and kind not in SCALINGS:
+        raise unknown_name("scaling of α", kind, SCALINGS)
     return find_method(method).title + (f", {kind}" if plus else "")

@@ -68,7 +68,9 @@ def conform(value: Any, hint: Any, key: str) -> Any:
             raise unknown_name(key, str(value), [str(choice) for choice in get_args(hint)])
         return value
     if get_origin(hint) is tuple and isinstance(value, list | tuple):
-        inner = get_args(hint)[0]
+        inner, *others = get_args(hint)
+        if Ellipsis not in others and len(value) != 1 + len(others):
+            raise LrpeError(f"{key} has {1 + len(others)} values; got {list(value)}.")
         return tuple(conform(each, inner, key) for each in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

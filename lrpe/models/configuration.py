@@ -58,7 +58,7 @@ class LrpeConfig(PreTrainedConfig):
             A list has one for each layer; an entry's own seed is taken as it is.
         feature_map, normalizer: of linear attention; see docs/choosing.md.
         decay: "spread" (one r a head from some tokens to thousands), a list of one r a key head, or None.
-        causal: whether a token sees those after it; None is what the model's head needs.
+        causal: whether a token sees itself and those before it alone; None is what the model's head needs.
         absolute_positions: None, "sinusoidal" or "learned" (of ``max_position_embeddings``), added to the embeddings.
         position_layout: of images: "sequence" (row by row), "grid" (row and column), "diagonal" (row + column).
         norm: "rms", "layer" or "batch", which ignores padding.

@@ -18,7 +18,7 @@ def angles_picture(run: Path, file: Path, title: str) -> str:
 
 
 def angles_of(model_folder: Path) -> list[dict[str, Any]]:
-    """{"layer", "start", "learned"} of every angle that a saved model learned; none if it learns none."""
+    """{"layer", "start", "learned"} of every angle that a model of sequences learned, without its sign."""
     model = load_model(model_folder)
     found = []
     for block in (module for module in model.modules() if isinstance(module, Block)):
@@ -35,7 +35,7 @@ def alpha(encoding: Any) -> list[float]:
 
 def angles_spec(points: list[dict[str, Any]]) -> Spec:
     """On the diagonal an angle is where it started."""
-    layers = sorted({point["layer"] for point in points})
+    layers = list(dict.fromkeys(point["layer"] for point in points))
     ends = [min(p["start"] for p in points), max(p["start"] for p in points)]
     log = {"scale": {"type": "log"}, "type": "quantitative"}
     colour = {"field": "layer", "type": "nominal", "title": None, "sort": layers}
@@ -56,7 +56,7 @@ def angles_spec(points: list[dict[str, Any]]) -> Spec:
                 "mark": {"type": "point", "size": 30},
                 "encoding": {
                     "x": log | {"field": "start", "title": "α at the start"},
-                    "y": log | {"field": "learned", "title": "α learned"},
+                    "y": log | {"field": "learned", "title": "|α| learned"},
                     "color": colour,
                     "shape": shape,
                 },

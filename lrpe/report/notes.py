@@ -1,7 +1,11 @@
 """What the figures of a table are, in sentences: they stand below it."""
 
+from lrpe.experiments.baselines import COUNTED
 from lrpe.experiments.methods import SETTINGS
 from lrpe.experiments.summary import Chosen
+from lrpe.experiments.tables import title_of
+
+NEWLINE = "\n"
 
 
 def notes_of(chosen: Chosen) -> list[str]:
@@ -9,8 +13,25 @@ def notes_of(chosen: Chosen) -> list[str]:
     cells = {cell.name: cell for cell in chosen.cells()}.values()
     scales = {cell.scale for cell in cells}
     used = "; ".join(sorted({f"{cell.column} from {cell.data.name}" for cell in cells}))
-    notes = [(SETTINGS[setting].__doc__ or "").partition("\n")[0] for setting in chosen.settings]
-    return [*notes, f"Data: {used}.", *scale_note(scales), *paper_note(chosen), *decay_note(chosen), seed_note(chosen)]
+    about = [*setting_notes(chosen), *own_note(chosen), f"Data: {used}.", *counts_note(chosen)]
+    return [*about, *scale_note(scales), *paper_note(chosen), *decay_note(chosen), seed_note(chosen)]
+
+
+def setting_notes(chosen: Chosen) -> list[str]:
+    if chosen.table.name == "normalizer":
+        return ["Columns are normalisers, the same for every row; all else is of the setting."]
+    return [f"{setting}: {(SETTINGS[setting].__doc__ or '').partition(NEWLINE)[0]}" for setting in chosen.settings]
+
+
+def own_note(chosen: Chosen) -> list[str]:
+    own = [title_of(row) for row in chosen.rows if row in ("cosformer", "softmax", "softmax-decay", "recommended")]
+    return [f"{', '.join(own)}: with the φ, the normaliser and the decay that it is defined with."] if own else []
+
+
+def counts_note(chosen: Chosen) -> list[str]:
+    if not chosen.table.counted:
+        return []
+    return [f"Counts are of the first {COUNTED:,} tokens of the training text, at most."]
 
 
 def scale_note(scales: set[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,7 +14,7 @@ from lrpe.experiments.listing import curve, seconds_an_update
 from lrpe.experiments.run import Results
 from lrpe.experiments.summary import deviations, means
 from lrpe.experiments.tables import title_of
-from lrpe.experiments.written import from_dict
+from lrpe.experiments.written import from_dict, to_dict
 from lrpe.report.curves import curves_spec
 from lrpe.report.formats import as_html
 from lrpe.report.learned_angles import angles_picture
@@ -36,6 +36,7 @@ class Run:
     results: Results
     points: list[tuple[int, float]]
     seconds: float | None  # an update, the median
+    row: str = ""  # runs of one row differ in their seed alone
 
     @property
     def metric(self) -> str:
@@ -65,9 +66,29 @@ def read_run(folder: Path) -> Run:
     return Run(folder, experiment, environment, results, curve(folder)[1], seconds_an_update(folder))
 
 
+def in_rows(runs: list[Run]) -> list[Run]:
+    """With the row that each is of: its method, and a number where a run of it before has another configuration."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    found = []
+    for run in runs:
+        method = f"{run.group}: {run.experiment.method}"
+        kinds = rows.setdefault(method, [])
+        kind = to_dict(run.experiment.with_seed(0))
+        if kind not in kinds:
+            kinds.append(kind)
+        number = kinds.index(kind)
+        found.append(replace(run, row=f"{run.experiment.method}+{number + 1}" if number else run.experiment.method))
+    return found
+
+
+def titled(row: str) -> str:
+    method, _, number = row.partition("+")
+    return title_of(method) + (f", configuration {number}" if number else "")
+
+
 def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
     """Write a page of these runs, and its pictures as SVG and PNG beside it."""
-    runs = [read_run(folder) for folder in folders]
+    runs = in_rows([read_run(folder) for folder in folders])
     parts: list[str] = []
     for group in dict.fromkeys(run.group for run in runs):
         parts += describe_group(group, [run for run in runs if run.group == group], out)
@@ -79,13 +100,15 @@ def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
 
 
 def describe_group(group: str, runs: list[Run], out: Path) -> list[str]:
-    rows = {run.experiment.method: title_of(run.experiment.method) for run in runs}
+    rows = {run.row: titled(run.row) for run in runs}
     file = out / group.replace(", ", "-")
-    caption = f"{runs[0].metric} in validation; bands are the seeds' range."
+    bands = "; bands are the seeds' range" if len({run.experiment.training.seed for run in runs}) > 1 else ""
+    caption = f"{runs[0].metric} in validation{bands}."
     drawn = [picture(curves_of(runs, rows), file.with_name(f"{file.name}-curves"), caption)]
     for run in runs:
-        title = f"{rows[run.experiment.method]}, seed {run.experiment.training.seed}"
-        drawn.append(angles_picture(run.folder, file.with_name(f"{file.name}-{run.folder.name}-angles"), title))
+        title = f"{rows[run.row]}, seed {run.experiment.training.seed}"
+        name = f"{file.name}-{run.row.replace('*', '-times-')}-seed{run.experiment.training.seed}-angles"
+        drawn.append(angles_picture(run.folder, file.with_name(name), title))
     return [heading(group), as_html(rows, columns_of(runs), list(rows)), *drawn]
 
 
@@ -95,21 +118,21 @@ def columns_of(runs: list[Run]) -> list[Column]:
     splits = dict.fromkeys(split for run in runs for split in run.results if metric in run.results[split])
     columns = []
     for split in splits:
-        found = by_method(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
+        found = by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
         columns.append(Column(f"{split} {metric}", means(found), 3, better, deviations(found)))
-    return [*columns, Column("seconds an update", means(by_method(runs, lambda run: run.seconds)), 3, None)]
+    return [*columns, Column("seconds an update", means(by_row(runs, lambda run: run.seconds)), 3, None)]
 
 
-def by_method(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
-    """What is read of the runs of each method, but for those that have nothing to read."""
+def by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
+    """What is read of the runs of each row, but for those that have nothing to read."""
     found: dict[str, list[T]] = {}
     for run in runs:
         value = read(run)
         if value is not None:
-            found.setdefault(run.experiment.method, []).append(value)
+            found.setdefault(run.row, []).append(value)
     return found
 
 
 def curves_of(runs: list[Run], titles: dict[str, str]) -> Spec:
-    curves = by_method(runs, lambda run: run.points or None)
+    curves = by_row(runs, lambda run: run.points or None)
     return curves_spec(curves, titles, runs[0].metric, log=runs[0].metric == "perplexity")

@@ -24,7 +24,7 @@ def show_training(chosen: Chosen, setting: str, out: Path) -> Iterator[str]:
     speeds = [Column(f"{name}: seconds an update", speed_of(chosen, cells), 3, None) for name, cells in columns.items()]
     yield as_html({row: title_of(row) for row in chosen.rows}, speeds, [])
     for name, cells in columns.items():
-        for row, (cell, *_) in cells.items():
+        for row, (cell, *_) in ((row, group) for row, group in cells.items() if "+" not in row):
             file = out / f"{setting}-{name}-{row.replace('*', '-times-')}-angles"
             yield angles_picture(chosen.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
 
@@ -35,7 +35,8 @@ def trained(chosen: Chosen, setting: str) -> dict[str, Cells]:
     for figure in chosen.table.figures:
         cells = {row: chosen.of_seeds(figure, row, setting) for row in chosen.rows}
         first = cells[chosen.rows[0]][0]
-        found.setdefault(" ".join(filter(None, (first.column, first.variant))), cells)
+        composed = figure.title if chosen.table.name == "basis" else ""  # rows are P, and columns Λ
+        found.setdefault(" ".join(filter(None, (first.column, first.variant, composed))), cells)
     return found
 
 

@@ -19,6 +19,8 @@ from lrpe.tasks.task import Batch, Loss, Task
 class SentenceClassification(Task):
     """Sentences as RoBERTa reads them, <s> a </s></s> b </s>, and the metric that GLUE has for the task.
 
+    A vocabulary without <s>, such as GPT-2's, begins with </s>: the model was pre-trained with as many entries.
+
     The paper calls its figure for STS-B accuracy, which a similarity between 0 and 5 cannot have: ours is Pearson's.
     """
 
@@ -28,7 +30,7 @@ class SentenceClassification(Task):
     def __init__(self, dataset: Dataset, tokenizer: Tokenizer, length: int = 512):
         require(length >= 8, f"A pair has room for its marks and some words; got length={length}.")
         self.name, self.dataset, self.length = dataset.name, dataset, length
-        self.tokenizer = tokenizer.completed("bos", "pad", "eos")
+        self.tokenizer = tokenizer.completed("pad", "eos")
         self.labels: int = dataset.facts["labels"]
         self.metric: str = dataset.facts["metric"]
 
@@ -51,7 +53,7 @@ class SentenceClassification(Task):
             rest = sum(len(part) for i, part in enumerate(ids) if i != longest)
             shorter = max(room - rest, room // len(ids))
             ids[longest] = ids[longest][:shorter]
-        parts = [[marks["bos"]], ids[0], [marks["eos"]]]
+        parts = [[marks.get("bos", marks["eos"])], ids[0], [marks["eos"]]]
         if len(ids) == 2:
             parts += [[marks["eos"]], ids[1], [marks["eos"]]]
         return np.concatenate(parts).astype(np.int64)

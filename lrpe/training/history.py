@@ -1,5 +1,6 @@
 """The checkpoints of a run: which to go on from, which to keep, and links to the last and the best."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -52,10 +53,21 @@ class History:
         for name, folder in wanted.items():
             with naming_failure(self.run / name):
                 link(self.run / name, folder)
-        for old in self.found()[KEPT:]:
-            if old not in wanted.values():
+        found = self.found()
+        needed = {*wanted.values(), *(self.place(best) for best in map(best_of, found[:KEPT]) if best is not None)}
+        for old in found[KEPT:]:
+            if old not in needed:
                 (old / DONE).unlink()  # first it is no checkpoint any more
                 shutil.rmtree(old, ignore_errors=True)
+
+
+def best_of(checkpoint: Path) -> int | None:
+    """The update that was the best when it was written: the best again, if the run must go on from here."""
+    try:
+        best = json.loads((checkpoint / DONE).read_text(encoding="utf-8")).get("best")
+    except (OSError, ValueError):
+        return None  # damaged, which is told when it is needed
+    return None if best is None else best[0]
 
 
 def link(name: Path, target: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrpe.errors import LrpeError, StoppedError
+from lrpe.errors import LrpeError, StoppedError, require
 from lrpe.tasks.evaluate import evaluate, to_device
 from lrpe.tasks.task import Batch, Loss, Task
 from lrpe.training.bar import Bar
@@ -64,6 +64,12 @@ class Training:
     parallel: Literal["ddp", "fsdp"] = "ddp"
     wandb: str | None = None
 
+    def __post_init__(self) -> None:
+        require(self.evaluate_every >= 1, f"A run is evaluated every so many updates; got {self.evaluate_every}.")
+        require(self.seed >= 0, f"A seed is 0 or more; got {self.seed}.")
+        counts = (self.micro_batch, self.save_every, self.evaluation_batch, self.evaluation_batches, self.workers)
+        require(min(counts) >= 0, f"Batches, workers and save_every are 0 or more; got {self}.")
+
 
 def train(
     task: Task,
@@ -78,7 +84,9 @@ def train(
 
     ``config`` is what the run is known by, and ``about`` what else its record tells, such as the hashes of its data.
     """
-    return Loop(task, bare, training, Record(folder, config, rank() == 0, about), title).run()
+    record = Record(folder, config, writes=rank() == 0)
+    on_first(lambda: record.begin(about))
+    return Loop(task, bare, training, record, title).run()
 
 
 class Learned(NamedTuple):
@@ -165,6 +173,8 @@ class Loop:
             if learned.stop and self.update < self.plan.updates:
                 self.save()
                 raise StoppedError(f"Stopped after update {self.update} and saved; the same command goes on.")
+        if any(added([self.stop.asked], self.device)):
+            raise StoppedError("Stopped after the last update and saved; the same command goes on.")
 
     def learn(self, steps: Iterator[Batch]) -> Learned:
         """One update of the weights."""

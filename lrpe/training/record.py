@@ -18,25 +18,26 @@ from lrpe.training.writing import Lines, naming_failure
 from lrpe.whole import sync, write_whole
 
 # Fields that say how a run is computed, and not what it learns: these may change on the way.
-FREE = {"micro_batch", "workers", "compile", "checkpointing", "parallel", "wandb", "evaluation_batch"}
+FREE = {"micro_batch", "workers", "compile", "checkpointing", "parallel", "wandb"}
 
 
 class Record:
-    """The folder of a run, which the first process alone writes to.
+    """The folder of a run, which the first process alone writes to."""
 
-    ``about`` goes into environment.json, beside the versions and the machine: the hashes of the data, for one.
-    """
-
-    def __init__(self, folder: Path, config: dict[str, Any], writes: bool = True, about: dict[str, Any] | None = None):
+    def __init__(self, folder: Path, config: dict[str, Any], writes: bool = True):
         self.folder, self.config, self.writes = folder, config, writes
         self.lines, self.text = Lines(folder / "metrics.jsonl"), Lines(folder / "train.log")
-        if writes:
-            with naming_failure(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                self.begin(as_read(config), as_read(about or {}))
 
-    def begin(self, config: dict[str, Any], about: dict[str, Any]) -> None:
-        """Write the configuration of a new run; of one that is there already, see that it is the same."""
+    def begin(self, about: dict[str, Any] | None = None) -> None:
+        """Write the configuration of a new run; of one that is there already, see that it is the same.
+
+        ``about`` goes into environment.json, beside the versions and the machine: the hashes of the data, for one.
+        """
+        with naming_failure(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.compare_or_write(as_read(self.config), as_read(about or {}))
+
+    def compare_or_write(self, config: dict[str, Any], about: dict[str, Any]) -> None:
         file, environment_file = self.folder / "config.yaml", self.folder / "environment.json"
         if not file.exists():
             write_whole(environment_file, json.dumps(environment() | about, indent=2))

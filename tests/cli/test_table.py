@@ -9,6 +9,7 @@ import pytest
 from lrpe.cli import main
 from lrpe.cli.dotted import take_dotted
 from lrpe.cli.table import MakeTable
+from lrpe.experiments import cells
 from lrpe.experiments.columns.language import wikitext103
 from lrpe.experiments.methods import METHODS, SEVEN
 from lrpe.experiments.tables import title_of
@@ -156,6 +157,7 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
     page = (runs / table / "index.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "seconds an update" in page
+    assert table != "basis" or all(f"wikitext103 {name} perplexity" in page for name in ("Unitary", "Permutation"))
     learned = re.search(r"type2|householder|unitary|recommended", rows)
     assert bool(list((runs / table).glob("*-angles.png"))) == bool(learned)
 
@@ -166,6 +168,32 @@ def test_a_table_does_not_show_the_results_of_another_configuration(runs, traine
     assert main([*words, "--training.optimization.rate", "1e-2"]) == 2
     assert "another configuration (training.optimization.rate: 0.001 there, 0.01 now)" in capsys.readouterr().err
     assert main([*words, "--training.workers", "1"]) == 0  # which changes nothing that is learned
+
+
+def test_runs_of_another_configuration_are_no_seeds_of_a_method(trained, runs, tmp_path):
+    words = ["train", "stdlib", *SMOKE, "--runs", str(runs), "--out", str(tmp_path / "fast")]
+    assert main([*words, "--training.optimization.rate", "1e-2"]) == 0
+    assert main(["report", str(trained), str(tmp_path / "fast"), "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert "Type 2, configuration 2" in page
+    assert "±" not in page
+    assert "bands" not in page
+
+
+def test_what_breaks_a_cell_is_told_and_the_others_are_trained(runs, monkeypatch, capsys):
+    scored = cells.run
+
+    def run_or_break(cell, *rest):
+        if cell.method == "base":
+            raise RuntimeError("out of memory")
+        return scored(cell, *rest)
+
+    monkeypatch.setattr(cells, "run", run_or_break)
+    words = ["table", "lm", *SMOKE, "--rows", "base,rope", "--columns", "stdlib", "--seeds", "7", "--runs", str(runs)]
+    assert main(words) == 1
+    shown = capsys.readouterr().out
+    assert "failed: stdlib/smoke-fair/base-seed7: RuntimeError: out of memory" in shown
+    assert re.search(r"^RoPE +\d+\.\d\d", shown, re.MULTILINE)
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_there(runs, capsys):
@@ -206,7 +234,12 @@ def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys
         (["table", "lm", "--scale", "smal"], "Did you mean 'small'"),
         (["table", "lm", "--data", "books"], "Data are NAME=PATH"),
         (["table", "lm", "--data", "books=nowhere"], "'nowhere', which does not exist"),
+        (["table", "lm", "--data", "boks=here"], "Did you mean 'books'"),
+        (["table", "length", "--rows", "type2+yran"], "Did you mean 'yarn'"),
         (["train", "wikitex"], "Did you mean"),
+        (["train", "stdlib", "--training.evaluate_every", "0"], "every so many updates; got 0"),
+        (["train", "stdlib", "--training.optimization.betas", "[0.9]"], "betas has 2 values; got [0.9]"),
+        (["train", "lra-text", "--experiment.lengths", "[2]"], "Language models alone are scored at other lengths"),
         (["train", "stdlib", "--method", "type4"], "Did you mean"),
         (["train", "stdlib", "--model.norm"], "has a value"),
         (["verify", "--model.norm", "rms"], "unrecognized arguments"),

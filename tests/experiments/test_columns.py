@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lrpe import LrpeError
+from lrpe.experiments import run as experiment_run
 from lrpe.experiments.build import build_config, build_task
 from lrpe.experiments.columns.named import COLUMNS, find_column
 from lrpe.experiments.cost import estimate
@@ -131,6 +132,31 @@ def test_an_option_that_the_task_does_not_have_is_named_with_those_that_it_has(c
 def test_every_column_says_where_it_is_from_and_how_it_departs(column):
     notebook = inspect.getdoc(COLUMNS[column]) or ""
     assert re.search(r"^Departures:\n- \w", notebook, re.MULTILINE), notebook
+
+
+def test_a_small_language_model_is_estimated_with_the_vocabulary_that_it_reads():
+    cost = estimate(small(COLUMNS["wikitext103"]()).with_data({}))
+    assert cost.parameters < 1e6
+
+
+class Asked:
+    """A task that remembers how it was asked for batches."""
+
+    def batches(self, split, size, **shares):
+        self.size, self.limit = size, shares["limit"]
+        return self
+
+    def epoch(self, number):
+        return []
+
+
+@pytest.mark.parametrize(("evaluation_batch", "size", "limit"), [(0, 2, 8), (3, 3, 6)])
+def test_the_end_of_a_run_is_scored_in_batches_that_fit(monkeypatch, evaluation_batch, size, limit):
+    monkeypatch.setattr(experiment_run, "evaluate", lambda task, model, batches, device: {})
+    experiment, asked = smoke(COLUMNS["stdlib"]()), Asked()
+    training = replace(experiment.training, micro_batch=2, evaluation_batch=evaluation_batch)
+    experiment_run.score_split(replace(experiment, training=training), asked, None, "validation", "cpu")
+    assert (asked.size, asked.limit) == (size, limit)  # two batches, of the update's size or of evaluation's
 
 
 @pytest.mark.parametrize("scale", SCALES.values())

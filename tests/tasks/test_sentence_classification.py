@@ -9,7 +9,9 @@ from lrpe.data.text.vocabularies import byte_level
 from lrpe.models import LrpeConfig
 from lrpe.tasks.agreement import METRICS
 from lrpe.tasks.evaluate import evaluate
+from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling
 from lrpe.tasks.sentence_classification import SentenceClassification
+from tests.data.texts import dataset, write_gpt2
 
 TINY = {
     "hidden_size": 16,
@@ -36,6 +38,15 @@ def test_sentences_are_marked_as_roberta_marks_them():
     two = task.encode({"first": "ab", "second": "c", "label": 0})
     assert one.tolist() == [s, 97, 98, e]
     assert two.tolist() == [s, 97, 98, e, e, 99, e]
+
+
+def test_a_vocabulary_without_a_start_grows_no_more_than_in_pre_training(tmp_path):
+    before = MaskedLanguageModelling(dataset(tokenizer=str(write_gpt2(tmp_path)), length=12))
+    task = SentenceClassification(load("rte"), before.tokenizer)
+    assert task.fields()["vocab_size"] == before.fields()["vocab_size"]
+    end = task.tokenizer.specials["eos"]
+    ids = task.encode({"first": "a", "second": None, "label": 0}).tolist()
+    assert (ids[0], ids[-1]) == (end, end)
 
 
 @pytest.mark.parametrize(("first", "second"), [("a" * 99, "b" * 5), ("a" * 5, "b" * 99), ("a" * 99, "b" * 99)])

@@ -1,5 +1,6 @@
 """A run that was broken off has the losses and the weights of one that was not."""
 
+import json
 import os
 import signal
 from functools import partial
@@ -9,6 +10,8 @@ import torch
 
 from lrpe import LrpeError
 from lrpe.models import LrpeForImageClassification
+from lrpe.training.checkpoint import DONE
+from lrpe.training.history import History
 from lrpe.training.loop import Loop, StoppedError, improves
 from lrpe.training.record import Record
 from tests.training.small_run import (
@@ -86,6 +89,28 @@ def test_a_request_to_stop_is_obeyed_after_the_update_and_saved(tmp_path, whole,
     assert (tmp_path / "last").resolve().name == "step-00000005"
     run(tmp_path)
     assert_same_run(tmp_path, whole)
+
+
+def test_a_request_to_stop_in_the_last_update_is_not_forgotten(tmp_path, whole, at_update):
+    at_update(12, lambda loop: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(StoppedError, match="after the last update and saved"):
+        run(tmp_path)
+    assert_same_run(tmp_path, whole)
+
+
+def test_the_best_of_every_kept_checkpoint_is_kept(tmp_path):
+    history = History(tmp_path)
+    for update, best in [(10, 10), (20, 10), (30, 10), (40, 40)]:
+        history.place(update).mkdir(parents=True)
+        (history.place(update) / DONE).write_text(json.dumps({"update": update, "best": [best, 0.5]}))
+        history.mark(update, best)
+    assert [path.name for path in history.found()] == ["step-00000040", "step-00000030", "step-00000010"]
+
+
+@pytest.mark.parametrize("wrong", [{"evaluate_every": 0}, {"seed": -1}, {"workers": -1}])
+def test_a_training_that_cannot_be_is_named(wrong):
+    with pytest.raises(LrpeError, match=r"got .*-1|got 0"):
+        small_training(**wrong)
 
 
 def test_a_second_interruption_is_obeyed_at_once(tmp_path, at_update):
