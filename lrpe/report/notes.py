@@ -5,8 +5,6 @@ from lrpe.experiments.methods import SETTINGS
 from lrpe.experiments.summary import Chosen
 from lrpe.experiments.tables import title_of
 
-NEWLINE = "\n"
-
 
 def notes_of(chosen: Chosen) -> list[str]:
     """What the figures are, in sentences."""
@@ -20,7 +18,7 @@ def notes_of(chosen: Chosen) -> list[str]:
 def setting_notes(chosen: Chosen) -> list[str]:
     if chosen.table.name == "normalizer":
         return ["Columns are normalisers, the same for every row; all else is of the setting."]
-    return [f"{setting}: {(SETTINGS[setting].__doc__ or '').partition(NEWLINE)[0]}" for setting in chosen.settings]
+    return [f"{setting}: {str(SETTINGS[setting].__doc__).splitlines()[0]}" for setting in chosen.settings]
 
 
 def own_note(chosen: Chosen) -> list[str]:
