@@ -51,7 +51,7 @@ METHODS = {
         Method("none", "no positions", {"encoding": "none"}),
         Method("softmax", "softmax + RoPE", SOFTMAX),
         Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
-        Method("recommended", "recommended", {"encoding": "type2", "normalizer": "output", "decay": "spread"}),
+        Method("recommended", "recommended", {"encoding": "type2", "normalizer": "plain", "decay": "spread"}),
     )
 }
 SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's

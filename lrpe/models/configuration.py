@@ -95,7 +95,7 @@ class LrpeConfig(PreTrainedConfig):
         attention: str | list[str] = "linear",
         encoding: str | dict[str, Any] | list[str | dict[str, Any]] = "type2",
         feature_map: str = "elu+1",
-        normalizer: str = "output",
+        normalizer: str = "plain",
         decay: str | list[float] | None = "spread",
         causal: bool | None = None,
         absolute_positions: str | None = None,

@@ -10,7 +10,7 @@ from lrpe.experiments.tables import title_of
 from lrpe.report.curves import curves_spec
 from lrpe.report.formats import as_html
 from lrpe.report.learned_angles import angles_picture
-from lrpe.report.page import picture
+from lrpe.report.page import paragraph, picture
 from lrpe.report.table import Column
 
 Cells = dict[str, list[Experiment]]  # one a seed, by row
@@ -23,6 +23,7 @@ def show_training(chosen: Chosen, setting: str, out: Path) -> Iterator[str]:
         yield from curves_of(chosen, cells, out / f"{setting}-{name}", name)
     speeds = [Column(f"{name}: seconds an update", speed_of(chosen, cells), 3, None) for name, cells in columns.items()]
     yield as_html({row: title_of(row) for row in chosen.rows}, speeds, [])
+    yield paragraph("Times are as the runs went, beside whatever else the machine did; lrpe table speed takes care.")
     for name, cells in columns.items():
         for row, (cell, *_) in ((row, group) for row, group in cells.items() if "+" not in row):
             file = out / f"{setting}-{name}-{row.replace('*', '-times-')}-angles"
@@ -52,7 +53,7 @@ def curves_of(chosen: Chosen, cells: Cells, file: Path, name: str) -> Iterator[s
 
 
 def speed_of(chosen: Chosen, cells: Cells) -> dict[str, float]:
-    """Seconds an update by row, as the runs went; lrpe table speed measures with care."""
+    """Seconds an update by row, the mean over seeds of each run's median."""
     found = {row: [seconds_an_update(chosen.runs / cell.name) for cell in group] for row, group in cells.items()}
     known = {row: [seconds for seconds in group if seconds is not None] for row, group in found.items()}
     return means({row: group for row, group in known.items() if group})
