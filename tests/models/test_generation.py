@@ -107,8 +107,8 @@ class Counting(TorchDispatchMode):
         return function(*args, **kwargs or {})
 
 
-def calls_of_a_token(layers):
-    model, ids = tiny(LrpeForCausalLM, num_hidden_layers=layers), draw_ids(1, 5)
+def calls_of_a_token(layers, normalizer):
+    model, ids = tiny(LrpeForCausalLM, num_hidden_layers=layers, normalizer=normalizer), draw_ids(1, 5)
     with torch.no_grad():
         cache = model(ids).past_key_values
         with Counting() as counted:
@@ -116,9 +116,13 @@ def calls_of_a_token(layers):
     return counted.calls
 
 
-def test_a_layer_adds_few_calls_to_a_token():
-    """A token is so little work that its calls are what takes time; 28 of these are of the seven projections."""
-    assert calls_of_a_token(2) - calls_of_a_token(1) <= 95
+@pytest.mark.parametrize(("normalizer", "most"), [("output", 95), ("plain", 108)])
+def test_a_layer_adds_few_calls_to_a_token(normalizer, most):
+    """A token is so little work that its calls are what takes time; 28 of these are of the seven projections.
+
+    Δ has a sum of its own.
+    """
+    assert calls_of_a_token(2, normalizer) - calls_of_a_token(1, normalizer) <= most
 
 
 @pytest.mark.parametrize("lengths", [(7, 7), (3, 7)])
