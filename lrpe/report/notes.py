@@ -23,7 +23,8 @@ def setting_notes(chosen: Chosen) -> list[str]:
 
 def own_note(chosen: Chosen) -> list[str]:
     own = [title_of(row) for row in chosen.rows if row in ("cosformer", "softmax", "softmax-decay", "recommended")]
-    return [f"{', '.join(own)}: with the φ, the normaliser and the decay that it is defined with."] if own else []
+    parts = "the φ and the decay" if chosen.table.name == "normalizer" else "the φ, the normaliser and the decay"
+    return [f"{', '.join(own)}: with {parts} that it is defined with."] if own else []
 
 
 def counts_note(chosen: Chosen) -> list[str]:
