@@ -10,17 +10,21 @@ import yaml
 
 from lrpe.errors import LrpeError, unknown_name
 from lrpe.experiments.experiment import Experiment
+from lrpe.experiments.methods import row
 
 Same = TypeVar("Same")
+DECIDED = "row"  # the fields of LrpeConfig that method and setting decide, beside those of the experiment
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
-    """Plain dictionaries and lists, as config.yaml has them."""
-    return json.loads(json.dumps(asdict(experiment)))
+    """Plain dictionaries and lists, as config.yaml has them, and what the method is today: one that is defined anew is
+    another run."""
+    decided = row(experiment.method, experiment.setting, experiment.architecture | experiment.model)
+    return json.loads(json.dumps(asdict(experiment) | {DECIDED: decided}))
 
 
 def from_dict(values: dict[str, Any]) -> Experiment:
-    return conform(values, Experiment, "")
+    return conform({key: value for key, value in values.items() if key != DECIDED}, Experiment, "")
 
 
 def changed(experiment: Experiment, *changes: dict[str, Any]) -> Experiment:

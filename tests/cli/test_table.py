@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_runs_are_reported_on_a_page(trained, runs, tmp_path, capsys):
     assert "found none" in capsys.readouterr().err
 
 
-def test_keys_change_the_experiment_and_a_typo_names_the_nearest(runs, tmp_path, capsys):
+def test_keys_change_the_experiment_and_a_typo_names_the_nearest(trained, runs, tmp_path, capsys):
     changed = ["--training.optimization.rate", "1e-2", "--model.hidden_size=32", "--out", str(tmp_path / "run")]
     assert main(["train", "stdlib", *SMOKE, "--runs", str(runs), *changed]) == 0
     config = (tmp_path / "run" / "config.yaml").read_text()
@@ -194,6 +195,15 @@ def test_what_breaks_a_cell_is_told_and_the_others_are_trained(runs, monkeypatch
     shown = capsys.readouterr().out
     assert "failed: stdlib/smoke-fair/base-seed7: RuntimeError: out of memory" in shown
     assert re.search(r"^RoPE +\d+\.\d\d", shown, re.MULTILINE)
+
+
+def test_a_method_that_is_defined_anew_is_another_run(runs, monkeypatch, capsys):
+    words = ["train", "stdlib", *SMOKE, "--method", "cosformer", "--runs", str(runs)]
+    assert main(words) == 0
+    defined = METHODS["cosformer"]
+    monkeypatch.setitem(METHODS, "cosformer", replace(defined, fields=defined.fields | {"decay": "spread"}))
+    assert main(words) == 2
+    assert "another configuration (row.decay:" in capsys.readouterr().err
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_there(runs, capsys):
