@@ -1,6 +1,9 @@
 """What the figures of a table are, in sentences: they stand below it."""
 
+from collections.abc import Sequence
+
 from lrpe.experiments.baselines import COUNTED
+from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.methods import SETTINGS
 from lrpe.experiments.summary import Chosen
 from lrpe.experiments.tables import title_of
@@ -8,23 +11,25 @@ from lrpe.experiments.tables import title_of
 
 def notes_of(chosen: Chosen) -> list[str]:
     """What the figures are, in sentences."""
-    cells = {cell.name: cell for cell in chosen.cells()}.values()
-    scales = {cell.scale for cell in cells}
+    cells = list({cell.name: cell for cell in chosen.cells()}.values())
     used = "; ".join(sorted({f"{cell.column} from {cell.data.name}" for cell in cells}))
-    about = [*setting_notes(chosen), *own_note(chosen), f"Data: {used}.", *counts_note(chosen)]
-    return [*about, *scale_note(scales), *paper_note(chosen), *decay_note(chosen), seed_note(chosen)]
+    about = [*setting_notes(chosen), *given_note(cells), *own_note(chosen), f"Data: {used}.", *counts_note(chosen)]
+    return [*about, *scale_note(cells), *paper_note(chosen), *decay_note(chosen, cells), seed_note(chosen)]
 
 
 def setting_notes(chosen: Chosen) -> list[str]:
-    if chosen.table.name == "normalizer":
-        return ["Columns are normalisers, the same for every row; all else is of the setting."]
     return [f"{setting}: {str(SETTINGS[setting].__doc__).splitlines()[0]}" for setting in chosen.settings]
+
+
+def given_note(cells: Sequence[Experiment]) -> list[str]:
+    """What wins over setting and row."""
+    given = sorted({field for cell in cells for field in cell.model})
+    return [f"Given for every row, whatever the setting and the row say: {', '.join(given)}."] if given else []
 
 
 def own_note(chosen: Chosen) -> list[str]:
     own = [title_of(row) for row in chosen.rows if row in ("cosformer", "softmax", "softmax-decay", "recommended")]
-    parts = "the φ and the decay" if chosen.table.name == "normalizer" else "the φ, the normaliser and the decay"
-    return [f"{', '.join(own)}: with {parts} that it is defined with."] if own else []
+    return [f"{', '.join(own)}: with the φ, the normaliser and the decay that it is defined with."] if own else []
 
 
 def counts_note(chosen: Chosen) -> list[str]:
@@ -33,7 +38,8 @@ def counts_note(chosen: Chosen) -> list[str]:
     return [f"Counts are of the first {COUNTED:,} tokens of the training text, at most."]
 
 
-def scale_note(scales: set[str]) -> list[str]:
+def scale_note(cells: Sequence[Experiment]) -> list[str]:
+    scales = {cell.scale for cell in cells}
     if scales == {"paper"}:
         return []
     return [
@@ -51,8 +57,8 @@ def paper_note(chosen: Chosen) -> list[str]:
     ]
 
 
-def decay_note(chosen: Chosen) -> list[str]:
-    if "per" not in chosen.rows or chosen.table.name not in ("lm", "normalizer", "length"):
+def decay_note(chosen: Chosen, cells: Sequence[Experiment]) -> list[str]:
+    if "per" not in chosen.rows or not any(cell.kind == "language" for cell in cells):
         return []
     return [
         "PER has the decay a head that it was published with and the other rows have none, so its figure is of more "

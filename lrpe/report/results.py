@@ -19,7 +19,7 @@ from lrpe.report.training import show_training
 from lrpe.stamp import describe, stamp
 from lrpe.whole import write_whole
 
-Counts = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
+Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
 
 
 def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
@@ -60,13 +60,13 @@ def columns_of(chosen: Chosen, setting: str) -> list[Column]:
     return columns
 
 
-def counts_of(chosen: Chosen, setting: str) -> Counts:
+def counts_of(chosen: Chosen, setting: str) -> Counted:
     """What counting alone gives on the tokens that the rows are scored on."""
     cells = [chosen.prepare(figure.cell(chosen.rows[0], setting)) for figure in chosen.table.figures]
     return {column: counted_perplexity(cell) for column, cell in {cell.column: cell for cell in cells}.items()}
 
 
-def column_of(chosen: Chosen, setting: str, figure: Figure, scores: Scores, counts: Counts) -> Column:
+def column_of(chosen: Chosen, setting: str, figure: Figure, scores: Scores, counts: Counted) -> Column:
     """The column, and in its title what stands in for the data."""
     cell = figure.cell(chosen.rows[0], setting)
     used = chosen.prepare(cell).data.name

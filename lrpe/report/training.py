@@ -31,14 +31,17 @@ def show_training(chosen: Chosen, setting: str, out: Path) -> Iterator[str]:
 
 
 def trained(chosen: Chosen, setting: str) -> dict[str, Cells]:
-    """The cells of each column that is trained, which several figures may be of."""
-    found: dict[str, Cells] = {}
+    """Group the trained cells by column, and by figure too where a column has several."""
+    found: dict[str, tuple[str, str, Cells]] = {}
     for figure in chosen.table.figures:
         cells = {row: chosen.of_seeds(figure, row, setting) for row in chosen.rows}
         first = cells[chosen.rows[0]][0]
-        composed = figure.title if chosen.table.name == "basis" else ""  # rows are P, and columns Λ
-        found.setdefault(" ".join(filter(None, (first.column, first.variant, composed))), cells)
-    return found
+        column = " ".join(filter(None, (first.column, first.variant)))
+        found.setdefault(first.name, (column, figure.title, cells))
+    columns = [column for column, _, _ in found.values()]
+    return {
+        column if columns.count(column) == 1 else f"{column} {title}": cells for column, title, cells in found.values()
+    }
 
 
 def curves_of(chosen: Chosen, cells: Cells, file: Path, name: str) -> Iterator[str]:
