@@ -2,8 +2,20 @@
 
 import difflib
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from inspect import signature
 from typing import Any
+
+_MODELS = ("transformers", "safetensors")
+_DATA = ("numpy", "scipy", "sklearn", "tokenizers", "filelock", "tqdm", "PIL")
+_NEEDED = {  # the modules that lrpe cannot do without, by the extra of pyproject.toml that installs them
+    "cli": ("jsonargparse", "docstring_parser"),
+    "models": _MODELS,
+    "data": _DATA,
+    "train": (*_MODELS, *_DATA),
+    "hub": ("datasets",),
+    "report": ("altair", "vl_convert"),
+}
 
 
 class LrpeError(ValueError):
@@ -20,6 +32,26 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
+
+
+def require_extras(what: str, *extras: str) -> None:
+    """Raise ``LrpeError`` unless the packages of these extras are installed.
+
+    Args:
+        what: what needs them, as the subject of a sentence: "lrpe.models".
+        extras: extras of lrpe, such as "models".
+
+    Raises:
+        LrpeError: one sentence that names every missing module and the command that installs them all.
+    """
+    lacking = {extra: [name for name in _NEEDED[extra] if find_spec(name) is None] for extra in extras}
+    modules = sorted({name for names in lacking.values() for name in names})
+    if modules:
+        chosen = ",".join(extra for extra, names in lacking.items() if names)
+        raise LrpeError(
+            f"{what} needs {', '.join(modules)}, which {'is' if len(modules) == 1 else 'are'} not installed: "
+            f"pip install 'lrpe[{chosen}]', or in a checkout of lrpe pip install '.[{chosen}]'."
+        )
 
 
 def check_options(function: Callable[..., Any], what: str, *arguments: Any, **options: Any) -> None:
