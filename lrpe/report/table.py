@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+Place = Literal["best", "second"]
+
 
 @dataclass(frozen=True)
 class Column:
@@ -29,16 +31,23 @@ class Column:
     def heading(self) -> str:
         return self.title + {"lower": " ↓", "higher": " ↑", None: ""}[self.better]
 
-    def rank(self, row: str, among: Sequence[str]) -> int | None:
-        """0 for the best of these rows, 1 for the second; rows that print alike rank alike."""
+    def place(self, row: str, among: Sequence[str]) -> Place | None:
+        """Return whether the row is the best or the second best of these rows, by the figures as they are printed.
+
+        Several rows can be best together, and then none is second. A second place that is shared is not marked, nor is
+        a column in which all rows are equal: a mark on most of the rows tells a reader nothing.
+        """
         if self.better is None or row not in self.figures or row not in among:
             return None
-        sign = -1 if self.better == "higher" else 1
-        mine, others = self.rounded(row), {self.rounded(other) for other in among if other in self.figures}
-        return sum(sign * other < sign * mine for other in others)
+        mine, others = self._cost(row), [self._cost(other) for other in among if other in self.figures and other != row]
+        ahead = sum(other < mine for other in others)
+        if ahead == 0:
+            return "best" if any(other > mine for other in others) else None
+        return "second" if ahead == 1 and mine not in others else None
 
-    def rounded(self, row: str) -> float:
-        return round(self.figures[row], self.digits)
+    def _cost(self, row: str) -> float:
+        """The printed figure, with the sign that makes less better."""
+        return round(self.figures[row], self.digits) * (-1 if self.better == "higher" else 1)
 
     def show(self, row: str) -> str:
         if row not in self.figures:
@@ -50,7 +59,7 @@ class Column:
         return f"{self.paper[row]:.{self.digits}f}" if row in self.paper else ""
 
 
-Mark = Callable[[str, int | None], str]  # a cell and its rank as they are written
+Mark = Callable[[str, Place | None], str]  # writes a cell and its place
 
 
 def laid_out(
@@ -61,7 +70,7 @@ def laid_out(
     for column in columns:
         header.append(column.heading)
         for line, row in zip(lines, rows, strict=True):
-            line.append(mark(column.show(row), column.rank(row, ranked)))
+            line.append(mark(column.show(row), column.place(row, ranked)))
         if column.paper:
             header.append("paper")
             for line, row in zip(lines, rows, strict=True):
