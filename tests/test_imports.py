@@ -16,6 +16,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "stamp": (),
     "aligned": (),
     "whole": (),
+    "names": (),
+    "typed": (),
     "encodings": (
         "precision",
         "differentiable",

@@ -2,17 +2,14 @@
 
 import json
 import re
-import types
-from dataclasses import asdict, fields, is_dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict
+from typing import Any
 
-import yaml
-
-from lrpe.errors import LrpeError, unknown_name
+from lrpe.errors import LrpeError
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.methods import row
+from lrpe.typed import conform, parse_yaml
 
-Same = TypeVar("Same")
 DECIDED = "row"  # the fields of LrpeConfig that method and setting decide, beside those of the experiment
 
 
@@ -52,56 +49,10 @@ def nested(key: str, text: str) -> dict[str, Any]:
 
 
 def read_value(text: str) -> Any:
-    """A number, a word, a list ...: YAML, and 1e-3 is a number."""
+    """Return a number, a word, a list ... as YAML writes it; 1e-3 is a number too."""
     if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):
         return float(text)
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise LrpeError(f"A value is written as in YAML; got {text!r}: {error}.") from error
-
-
-def conform(value: Any, hint: Any, key: str) -> Any:
-    """The value as what the field is declared to be; ``LrpeError`` if it is not."""
-    if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, dict):
-        return build(hint, value, key)
-    if get_origin(hint) in (Union, types.UnionType):
-        return conform_to_one(value, get_args(hint), key)
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise unknown_name(key, str(value), [str(choice) for choice in get_args(hint)])
-        return value
-    if get_origin(hint) is tuple and isinstance(value, list | tuple):
-        inner, *others = get_args(hint)
-        if Ellipsis not in others and len(value) != 1 + len(others):
-            raise LrpeError(f"{key} has {1 + len(others)} values; got {list(value)}.")
-        return tuple(conform(each, inner, key) for each in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is Any or is_of(value, get_origin(hint) or hint):
-        return value
-    raise LrpeError(f"{key} is {getattr(hint, '__name__', hint)}; got {value!r}.")
-
-
-def is_of(value: Any, kind: Any) -> bool:
-    """As isinstance has it, but yes and no are not numbers."""
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def conform_to_one(value: Any, hints: tuple[Any, ...], key: str) -> Any:
-    if value is None and types.NoneType in hints:
-        return None
-    (hint,) = (hint for hint in hints if hint is not types.NoneType)
-    return conform(value, hint, key)
-
-
-def build(kind: type[Same], values: dict[str, Any], key: str) -> Same:
-    hints, prefix = get_type_hints(kind), f"{key}." if key else ""
-    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in known:
-            raise unknown_name("key", f"{prefix}{name}", [f"{prefix}{other}" for other in known])
-    try:
-        return kind(**{name: conform(value, hints[name], f"{prefix}{name}") for name, value in values.items()})
-    except TypeError as error:
-        raise LrpeError(f"A configuration lacks something: {error}.") from error
+        return parse_yaml(text)
+    except LrpeError as error:
+        raise LrpeError(f"A value is written as in YAML; got {text[:80]!r}: {error}.") from error

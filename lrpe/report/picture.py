@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lrpe.whole import temporary_name, write_whole
+from lrpe.whole import write_whole
 
 Spec = dict[str, Any]
 
@@ -26,8 +26,5 @@ def save_picture(spec: Spec, file: Path) -> list[Path]:
 
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file.with_suffix(".svg"), svg)
-    png = file.with_suffix(".png")
-    temporary = temporary_name(png)
-    temporary.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
-    temporary.replace(png)
-    return [file.with_suffix(".svg"), png]
+    write_whole(file.with_suffix(".png"), vl_convert.vegalite_to_png(spec, scale=2))
+    return [file.with_suffix(".svg"), file.with_suffix(".png")]

@@ -93,10 +93,10 @@ def test_keys_change_the_experiment_and_a_typo_names_the_nearest(trained, runs, 
     for key, value, said in [
         ("training.optimisation.rate", "1", "Did you mean 'training.optimization'"),
         ("training.optimization.rat", "1", "Did you mean 'training.optimization.rate'"),
-        ("training.optimization.rate", "fast", "training.optimization.rate is float; got 'fast'"),
+        ("training.optimization.rate", "fast", "training.optimization.rate must be a number; got 'fast'"),
         ("training.precision", "float8", "Did you mean"),
         ("model.hiden_size", "8", "Did you mean 'hidden_size'"),
-        ("training.seed", "1.5", "training.seed is int; got 1.5"),
+        ("training.seed", "1.5", "training.seed must be a whole number; got 1.5"),
     ]:
         assert main(["train", "stdlib", *SMOKE, "--out", str(tmp_path / "other"), f"--{key}", value]) == 2
         assert said in capsys.readouterr().err, key
