@@ -26,9 +26,9 @@ def asks_gradient(*inputs: Any) -> bool:
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
 
-def is_constant(*inputs: Any) -> bool:
-    """Whether nobody can ask for a derivative of what these become, neither backward nor forward."""
-    return eager() and not asks_gradient(*inputs) and forward_ad._current_level < 0
+def differentiating_forward() -> bool:
+    """Whether derivatives are being taken forward, which a Function without a ``jvp`` cannot follow."""
+    return forward_ad._current_level >= 0
 
 
 class Differentiable(Function):

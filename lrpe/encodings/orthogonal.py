@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.angles import Angles, geometric
-from lrpe.encodings.differentiable import is_constant
+from lrpe.encodings.differentiable import Differentiable, differentiating_forward, one_at_a_time
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.encodings.precision import LACK_FLOAT64
 from lrpe.errors import require
@@ -61,8 +61,7 @@ class Orthogonal(PositionMatrix):
         return rotate_(y, table[0]) if self.has_adjoint else self.transform(y, table)
 
     def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        turn = table[0].unflatten(-1, (-1, 2))
-        return rotate_(y, (turn * turn.new_tensor([1.0, -1.0])).flatten(-2))
+        return rotate_(y, conjugate(table[0]))
 
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
@@ -82,14 +81,47 @@ class Orthogonal(PositionMatrix):
 def rotate(y: Tensor, turn: Tensor) -> Tensor:
     """(y_0 + i y_1) e^{isα}, pair by pair; ``turn`` holds (cos, sin) interleaved as y is.
 
-    Eagerly it is one complex product, as fast as a copy. A compiler, and a device without complex numbers, fares
-    better with the same product in real arithmetic.
+    Eagerly it is one complex product, as fast as a copy. Compilers, transforms of torch.func, derivatives taken forward
+    and devices without complex numbers get the same product in real arithmetic.
     """
-    if torch.compiler.is_compiling() or y.device.type in LACK_FLOAT64:
-        return rotate_in_reals(y, turn)
-    if is_constant(y, turn):  # then a tensor may be read as complex in one call
-        return read_as_complex(y).mul(read_as_complex(turn)).view(y.dtype)
-    return torch.view_as_real(as_complex(y) * as_complex(turn)).flatten(-2)
+    plain = one_at_a_time(y, turn) and not differentiating_forward()
+    return Rotate.of(y, turn) if plain and y.device.type not in LACK_FLOAT64 else rotate_in_reals(y, turn)
+
+
+class Rotate(Differentiable):
+    """z = y u for complex y and u, whose gradients g ū and g ȳ are such products too.
+
+    Autograd's own gradient reads g as complex where it lies, and fails if that is at an odd place in memory; ``rotate``
+    copies such a g first.
+    """
+
+    @staticmethod
+    def forward(y: Tensor, turn: Tensor) -> Tensor:
+        return as_real(read_as_complex(y) * read_as_complex(turn))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        y, turn = inputs
+        ctx.save_for_backward(y if ctx.needs_input_grad[1] else None, turn)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (g,) = grads
+        y, turn = ctx.saved_tensors
+        dy = rotate_back(g, turn) if ctx.needs_input_grad[0] else None
+        return dy, None if y is None else rotate_back(g, y).sum_to_size(turn.shape)
+
+
+def rotate_back(y: Tensor, turn: Tensor) -> Tensor:
+    """(y_0 + i y_1) e^{-isα}: ``rotate`` by the conjugate of ``turn``."""
+    if torch.is_grad_enabled() or not one_at_a_time(y, turn):  # a reading as complex would cut off the gradient
+        return rotate(y, conjugate(turn))
+    return as_real(read_as_complex(y) * read_as_complex(turn).conj())
+
+
+def conjugate(pairs: Tensor) -> Tensor:
+    """(re, -im) for interleaved (re, im)."""
+    return (pairs.unflatten(-1, (-1, 2)) * pairs.new_tensor([1.0, -1.0])).flatten(-2)
 
 
 def rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
@@ -99,7 +131,7 @@ def rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
     at hand, and fail at the next length.
     """
     pairs, turns = (x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2) for x in (y, turn))
-    swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).flatten(-2)
+    swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).reshape(y.shape)
     cos, sin = (turns[..., i : i + 1].expand_as(turns).flatten(-2) for i in (0, 1))
     return y * cos + swapped * sin
 
@@ -108,17 +140,18 @@ def rotate_(y: Tensor, turn: Tensor) -> Tensor:
     """``rotate`` in the memory of y, on a device with complex numbers; without a gradient."""
     if y.device.type in LACK_FLOAT64:
         return rotate_in_reals(y, turn)
-    return read_as_complex(y).mul_(read_as_complex(turn)).view(y.dtype)
+    return as_real(read_as_complex(y).mul_(read_as_complex(turn)))
 
 
-def as_complex(x: Tensor) -> Tensor:
-    """(..., 2p) numbers as (..., p) complex ones, in the same memory."""
-    x = in_whole_pairs(x)
-    return torch.view_as_complex(x.view(*x.shape[:-1], x.shape[-1] // 2, 2))
+def as_real(z: Tensor) -> Tensor:
+    """(..., p) complex numbers as (..., 2p) real ones, in the same memory."""
+    if z.numel() == 0:  # torch does not read these in one call, as their strides can be 0
+        return torch.view_as_real(z).flatten(-2)
+    return z.view(z.dtype.to_real())
 
 
 def read_as_complex(x: Tensor) -> Tensor:
-    """The same where there is no gradient, which such a reading would cut off."""
+    """(..., 2p) numbers as (..., p) complex ones; in the same memory, if that lies in whole pairs."""
     return in_whole_pairs(x).view(x.dtype.to_complex())
 
 

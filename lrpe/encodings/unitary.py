@@ -80,7 +80,7 @@ class Spread(Differentiable):
 
 def sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
     """Σ a b over the axes in which ``shape`` has 1: batch and heads, if all share a table."""
-    if any(size > 1 for size in shape[:-2]):
+    if any(size != 1 for size in shape[:-2]):
         return (a * b).sum_to_size(shape)
     total = torch.zeros(shape[-2:], dtype=a.dtype, device=a.device)
     for x, y in zip(stacked(a), stacked(b), strict=True):
