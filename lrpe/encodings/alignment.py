@@ -1,13 +1,47 @@
 """How positions, and tables made of them, lie against the batch, the heads and the rows of x."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from torch import Tensor
 
 from lrpe.errors import LrpeError
 from lrpe.positions import batched, sequence
 
-Table = tuple[Tensor, ...]  # each of shape (batch or 1, heads or 1, n, its own width)
+Table = tuple[Any, ...]  # tensors of shape (batch or 1, heads or 1, n, width), or the tables of parts
+
+
+def tensors_of(table: Table) -> Iterator[Tensor]:
+    """Yield every tensor of a table, and of the tables inside it."""
+    for entry in table:
+        if isinstance(entry, tuple):
+            yield from tensors_of(entry)
+        else:
+            yield entry
+
+
+def map_table(change: Callable[[Tensor], Tensor], table: Table) -> Table:
+    """Return the table with every tensor changed, and the tables inside it kept apart."""
+    return tuple(map_table(change, entry) if isinstance(entry, tuple) else change(entry) for entry in table)
+
+
+def check_axes(table: Table, positions: Tensor, heads: int | None, maker: str) -> Table:
+    """Return the table if each of its tensors has the four axes by which ``per_head`` lays it against x.
+
+    Without this check a tensor without its head axis would broadcast against the wrong axis of x, and give numbers.
+    """
+    if not isinstance(table, tuple):
+        raise LrpeError(f"{maker}.table(positions) returns a tuple of tensors; got {type(table).__name__}.")
+    batch, n = positions.shape[:2]
+    for t in tensors_of(table):
+        shape = tuple(t.shape)
+        if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, heads or 1) or shape[2] != n:
+            raise LrpeError(
+                f"{maker}.table(positions) returns tensors with the axes (batch or 1, heads or 1, n, width): here "
+                f"({batch} or 1, {heads or 1}{' or 1' if heads else ''}, {n}, any); got {shape}. "
+                "A table that all heads share is made with .unsqueeze(1)."
+            )
+    return table
 
 
 def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
@@ -38,16 +72,16 @@ def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Tab
     queries a head (grouped queries: query head h uses key head h // group).
     """
     if heads is None:
-        return transform(x, tuple(align(t, x, "batch") for t in table))
+        return transform(x, map_table(lambda t: align(t, x, "batch"), table))
     if x.ndim < 3 or x.shape[-3] % heads != 0:
         raise LrpeError(
             f"This encoding has {heads} heads, so x is (..., heads, n, d) with a multiple of {heads} heads; "
             f"got {tuple(x.shape)}."
         )
     if x.shape[-3] == heads:
-        return transform(x, tuple(align(t, x, "heads") for t in table))
+        return transform(x, map_table(lambda t: align(t, x, "heads"), table))
     grouped = x.unflatten(-3, (heads, -1))  # (..., heads, group, n, d)
-    return transform(grouped, tuple(align(t, x, "heads").unsqueeze(-3) for t in table)).flatten(-4, -3)
+    return transform(grouped, map_table(lambda t: align(t, x, "heads").unsqueeze(-3), table)).flatten(-4, -3)
 
 
 def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:

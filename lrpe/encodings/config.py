@@ -255,6 +255,7 @@ def build_permutation(config: EncodingConfig, axis: int) -> Permutation:
 def build_stochastic(config: EncodingConfig) -> StochasticEncoding:
     if config.heads is None:
         raise LrpeError("SPE has frequencies of its own in each head; pass heads=, the number of heads.")
+    require(config.axes == 1, f"SPE encodes positions of one axis; got axes={config.axes}.")
     return StochasticEncoding(config.head_dim, config.heads, config.sines, config.realizations, seed=config.seed)
 
 

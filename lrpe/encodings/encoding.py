@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.encodings.alignment import per_head, positions_for
+from lrpe.encodings.alignment import Table, per_head, positions_for, tensors_of
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
@@ -51,7 +51,7 @@ class PositionalEncoding(Precise):
 
 class EncodingTable(NamedTuple):
     basis: tuple[Tensor, ...]
-    matrix: tuple[Tensor, ...]
+    matrix: Table
 
 
 class Encoding(PositionalEncoding):
@@ -99,7 +99,7 @@ class Encoding(PositionalEncoding):
         with without_autocast(positions):
             return EncodingTable(
                 self.basis.table(compute_dtype(dtype)),
-                self.matrix.table(batched(positions, self.axes), compute_dtype(dtype)),
+                self.matrix.checked_table(batched(positions, self.axes), compute_dtype(dtype)),
             )
 
     def forward(self, x: Tensor, positions: Tensor | None = None, table: EncodingTable | None = None) -> Tensor:
@@ -127,7 +127,7 @@ class Encoding(PositionalEncoding):
 
     def has_adjoint(self, table: EncodingTable) -> bool:
         """Whether M_sᵀ is all there is to the gradient: P and Λ bring theirs, and nothing is learned."""
-        learned = any(t.requires_grad for t in (*table.basis, *table.matrix))
+        learned = any(t.requires_grad for t in tensors_of(table))
         return self.basis.has_adjoint and self.matrix.has_adjoint and not learned
 
     def transform(self, x: Tensor, table: EncodingTable) -> Tensor:
@@ -147,7 +147,7 @@ class Encoding(PositionalEncoding):
         shown += [] if self.score_scale == 1 else [f"score_scale={self.score_scale:.4g}"]
         return ", ".join(shown)
 
-    def turn(self, y: Tensor, table: tuple[Tensor, ...]) -> Tensor:
+    def turn(self, y: Tensor, table: Table) -> Tensor:
         """Λ^(s) y; a real Λ turns the real and the imaginary part of a complex y alike."""
         if self.basis.is_complex and not self.matrix.is_complex:
             return torch.cat([self.matrix.transform(part, table) for part in y.chunk(2, -1)], -1)
@@ -163,7 +163,7 @@ def check_features(x: Tensor, head_dim: int) -> None:
 def check_table(table: EncodingTable, x: Tensor) -> None:
     if not isinstance(table, EncodingTable):
         raise LrpeError(f"A table is made by this encoding's table(positions); got {type(table).__name__}.")
-    if any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in (*table.basis, *table.matrix)):
+    if any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in tensors_of(table)):
         raise LrpeError(
             f"A table serves the dtype it was made for; for {x.dtype} make it by table(positions, x.dtype)."
         )

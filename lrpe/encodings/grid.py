@@ -15,10 +15,11 @@ class Grid(PositionMatrix):
 
     def __init__(self, *parts: PositionMatrix):
         require(len(parts) >= 2, f"A grid has 2 axes or more, one Λ each; got {len(parts)}.")
-        kinds = {(part.is_complex, part.heads, part.axes) for part in parts}
+        kinds = {(part.is_complex, part.heads, part.axes, part.score_scale) for part in parts}
         require(
             len(kinds) == 1 and parts[0].axes == 1,
-            f"The axes of a grid are alike: all complex or all real, of as many heads; got {sorted(map(str, kinds))}.",
+            "The parts of a grid have one axis each and are alike, all complex or all real, of equal heads and "
+            f"score_scale; got (is_complex, heads, axes, score_scale) = {', '.join(sorted(map(str, kinds)))}.",
         )
         super().__init__(sum(part.dim for part in parts), parts[0].heads)
         self.is_complex = parts[0].is_complex
@@ -30,17 +31,14 @@ class Grid(PositionMatrix):
         return self.parts[0].score_scale
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
-        tables = [part.table(s, dtype) for part, s in zip(self.parts, positions.unbind(-1), strict=True)]
-        return tuple(tensor for table in tables for tensor in table)
+        """Return the tables of the parts, each by itself: parts that alternate have more tensors than others."""
+        along = zip(self.parts, positions.unbind(-1), strict=True)
+        return tuple(part.checked_table(s, dtype) for part, s in along)
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
-        per_part = len(table) // self.axes
         shares = y.unflatten(-1, (-1, self.dim)).split([part.dim for part in self.parts], -1)  # re and im, if complex
-        encoded = [
-            part.transform(share.flatten(-2), table[k * per_part : (k + 1) * per_part])
-            for k, (part, share) in enumerate(zip(self.parts, shares, strict=True))
-        ]
-        return torch.cat(encoded, -1)
+        turned = zip(self.parts, shares, table, strict=True)
+        return torch.cat([part.transform(share.flatten(-2), own) for part, share, own in turned], -1)
 
     def dense(self, *s: int) -> Tensor:
         blocks = [part.dense(axis) for part, axis in zip(self.parts, s, strict=True)]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.adjoint import HasAdjoint
-from lrpe.encodings.alignment import Table, per_head, positions_for
+from lrpe.encodings.alignment import Table, check_axes, per_head, positions_for
 from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
 from lrpe.errors import require
 
@@ -37,7 +37,14 @@ class PositionMatrix(HasAdjoint, Precise):
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
-        """What Λ computes from the positions, (batch, n) or (batch, n, axes), before it sees the features."""
+        """Return what Λ computes from positions (batch, n) or (batch, n, axes) before it sees the features.
+
+        It is a tuple of tensors, each of shape (batch or 1, heads or 1, n, its own width).
+        """
+
+    def checked_table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        """Return ``table(positions, dtype)``; LrpeError if a tensor of it lacks an axis."""
+        return check_axes(self.table(positions, dtype), positions, self.heads, type(self).__name__)
 
     @abstractmethod
     def transform(self, y: Tensor, table: Table) -> Tensor:
@@ -57,7 +64,7 @@ class PositionMatrix(HasAdjoint, Precise):
     def forward(self, y: Tensor, positions: Tensor | None = None) -> Tensor:
         dtype = compute_dtype(y.dtype)
         with without_autocast(y):
-            table = self.table(positions_for(y, positions, self.axes), dtype)
+            table = self.checked_table(positions_for(y, positions, self.axes), dtype)
             return per_head(self.transform, y.to(dtype), table, self.heads).to(y.dtype)
 
     def extra_repr(self) -> str:

@@ -1,12 +1,28 @@
 """Positions of several axes: scores depend on the difference on each axis."""
 
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Grid, LrpeError, Orthogonal, Permutation, Unitary, encoding, positions
+from lrpe import (
+    Angles,
+    Encoding,
+    Fourier,
+    Grid,
+    Householder,
+    Identity,
+    LrpeError,
+    Orthogonal,
+    Permutation,
+    Unitary,
+    YaRN,
+    encoding,
+    positions,
+)
 from tests.encodings.compositions import RELATIVE, features, make, scores, seeds
 
 every = pytest.mark.parametrize("name", RELATIVE)
@@ -80,12 +96,76 @@ def test_the_axes_share_all_dimensions(dim, axes):
             assert max(sizes) - min(sizes) <= 3  # pairs are shared, and then what is left
 
 
+def orthogonal(pairs, kept, alternating, heads=None, learned=False):
+    alpha = features(*(heads,) * (heads is not None), pairs, seed=pairs)
+    return Orthogonal(2 * pairs + kept + alternating, Angles(alpha, learned), alternating)
+
+
+REAL = {  # Λ with tables of one tensor and of two; of no pair, of all pairs, of odd widths
+    "pairs": lambda heads: orthogonal(2, 0, 0, heads),
+    "learned pairs": lambda heads: orthogonal(1, 0, 0, heads, learned=True),
+    "kept": lambda heads: orthogonal(1, 1, 0, heads),
+    "all kept": lambda heads: orthogonal(0, 2, 0, heads),
+    "alternating": lambda heads: orthogonal(1, 0, 1, heads),
+    "learned, kept, alternating": lambda heads: orthogonal(1, 2, 2, heads, learned=True),
+    "all alternating": lambda heads: orthogonal(0, 0, 3, heads),
+    "permutation": lambda heads: Permutation(3, seed=1, heads=heads),
+}
+COMPLEX = {
+    "angles": lambda heads: Unitary(3, Angles(features(*(heads,) * (heads is not None), 3))),
+    "learned angles": lambda heads: Unitary(1, Angles(features(*(heads,) * (heads is not None), 1), True)),
+}
+BASES = {
+    "identity": Identity,
+    "householder": lambda dim: Householder(dim, reflections=2, seed=0, learned=True),
+    "fourier": Fourier,
+}
+
+
+COMBINATIONS = [
+    pytest.param([parts[name] for name in names], id=" × ".join(names))
+    for parts in (REAL, COMPLEX)
+    for names in (*product(parts, repeat=2), (*parts, *parts)[-3:])
+]
+
+
+@pytest.mark.parametrize("parts", COMBINATIONS)
+def test_any_parts_score_as_their_dense_matrices_do(parts):
+    for heads, basis in product((None, 2), BASES.values()):
+        Lambda = Grid(*(part(heads) for part in parts)).double()
+        encode = Encoding(basis(Lambda.dim).double(), Lambda)
+        q, k = (features(2, 2, 1, Lambda.dim, seed=seed) for seed in (0, 1))
+        s, t = (torch.randint(-99, 99, (2, 1, Lambda.axes), generator=torch.manual_seed(i)) for i in (0, 1))
+        P = encode.basis.dense()
+        W = torch.stack([P.mH @ Lambda.dense(*offset) @ P for offset in (t - s)[:, 0].tolist()])
+        W = W if heads else W[:, None]
+        assert_close(scores(encode, q, k, s, t), (q.to(W.dtype) @ W @ k.to(W.dtype).mT).real, rtol=0, atol=1e-12)
+
+
+def test_a_grid_with_one_alternating_part_is_as_wide_as_its_parts_and_attends_as_they_do():
+    encode = Encoding(Identity(8), Grid(Orthogonal(4), Orthogonal(4, alternating=2)))
+    x, cells = features(6, 8), positions.grid(2, 3)
+    rows, columns = Encoding(Identity(4), Orthogonal(4)), Encoding(Identity(4), Orthogonal(4, alternating=2))
+    expected = torch.cat([rows(x[:, :4], cells[:, 0]), columns(x[:, 4:], cells[:, 1])], -1)
+    assert_close(encode(x, cells), expected, rtol=0, atol=0)
+
+
+def test_the_score_scale_of_a_grid_is_that_of_its_parts():
+    encode = encoding("rope", 8, axes=2, scaling={"kind": "yarn", "factor": 4.0, "length": 64})
+    assert encode.score_scale == encode.matrix.score_scale == YaRN(4.0, 64).score_scale != 1
+
+
 @pytest.mark.parametrize(
     ("call", "values"),
     [
         (lambda: Grid(Orthogonal(4)), ["2 axes", "got 1"]),
         (lambda: Grid(Orthogonal(4), Unitary(4)), ["True", "False"]),
         (lambda: Grid(Permutation(4, heads=2), Permutation(4)), ["2", "None"]),
+        (
+            lambda: Grid(Orthogonal(4), Orthogonal(4, Angles(torch.ones(2), scaling=YaRN(4.0, 64)))),
+            ["score_scale", "1.0", "1.296"],
+        ),
+        (lambda: encoding("spe", 8, heads=2, axes=2), ["axes=2"]),
         (lambda: encoding("rope", 8, axes=2)(torch.ones(6, 8)), ["2 axes", "grid(height, width)"]),
         (lambda: encoding("rope", 8, axes=2)(torch.ones(6, 8), torch.arange(6)), ["(n, 2)", "(6,)"]),
         (lambda: encoding("rope", 8, axes=2)(torch.ones(6, 8), positions.grid(1, 2, 3)), ["(n, 2)", "(6, 3)"]),

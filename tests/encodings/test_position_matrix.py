@@ -1,13 +1,15 @@
 """How positions and heads are laid against the axes of x."""
 
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Encoding, LrpeError, encoding, positions
-from tests.encodings.compositions import RELATIVE, features, make, scores, seeds
+from lrpe import Encoding, Grid, Identity, LrpeError, Permutation, encoding, positions
+from tests.encodings.compositions import EVERY, RELATIVE, features, make, scores, seeds
 
 every = pytest.mark.parametrize("name", RELATIVE)
 
@@ -57,15 +59,54 @@ def test_the_layout_of_x_in_memory_does_not_matter(name):
             assert_close(encode(view), encode(view.clone(memory_format=torch.contiguous_format)), rtol=0, atol=1e-15)
 
 
-@every
+EMPTY = [((3, 0), (0,)), ((2, 3, 0), (0,)), ((2, 3, 0), (2, 0)), ((0, 3, 4), (0, 4))]  # shapes of x and of positions
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_no_rows_in_no_rows_out(name):
-    encode = make(name, 6)
-    x = features(2, 3, 0, 6).requires_grad_()
-    encoded = encode(x, torch.empty(0, dtype=torch.int64))
-    assert encoded.shape == (2, 3, 0, encode.feature_dim)
-    encoded.sum().backward()
-    assert x.grad is not None
-    assert x.grad.shape == x.shape
+    for dim, (shape, where), gradient in product((1, 2, 3, 6), EMPTY, (False, True)):
+        encode, x = make(name, dim), features(*shape, dim).requires_grad_(gradient)
+        encoded = encode.query(x, encode.table(torch.zeros(where, dtype=torch.int64), torch.float64))
+        assert encoded.shape == (*shape, encode.feature_dim)
+        if gradient:
+            assert torch.autograd.grad(encoded.sum(), x)[0].shape == x.shape
+
+
+class LacksAnAxis(Permutation):
+    """A Λ of a plug-in whose table has one axis fewer, or another where the heads should be."""
+
+    def __init__(self, dim, wrong):
+        super().__init__(dim, seed=0)
+        self.wrong = wrong
+
+    def table(self, positions, dtype=torch.float32):
+        return self.wrong(super().table(positions, dtype))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "values"),
+    [
+        (
+            lambda table: (table[0][:, 0],),
+            ["(batch or 1, heads or 1, n, width)", "(2 or 1, 1, 5, any)", "got (2, 5, 4)"],
+        ),
+        (lambda table: (table[0].transpose(1, 2),), ["got (2, 5, 1, 4)"]),
+        (lambda table: (table[0][:, :, :3],), ["got (2, 1, 3, 4)"]),
+        (lambda table: (table[0].expand(2, 3, 5, 4),), ["got (2, 3, 5, 4)"]),
+        (lambda table: table[0], ["returns a tuple of tensors", "got Tensor"]),
+    ],
+)
+def test_a_table_without_its_axes_is_refused_where_it_is_made(wrong, values):
+    matrix, s = LacksAnAxis(4, wrong), torch.arange(10).reshape(2, 5)
+    for use in (
+        lambda: Encoding(Identity(4), matrix)(torch.ones(2, 3, 5, 4), s),
+        lambda: Encoding(Identity(4), matrix).table(s),
+        lambda: matrix(torch.ones(2, 3, 5, 4), s),
+        lambda: Grid(matrix, Permutation(4)).table(torch.stack([s, s], -1)),
+    ):
+        with pytest.raises(LrpeError) as error:
+            use()
+        assert all(value in str(error.value) for value in ["LacksAnAxis.table(positions)", *values])
 
 
 @pytest.mark.parametrize("name", ["type1", "type2", "type3", "per", "fourier*orthogonal"])
