@@ -1,91 +1,24 @@
 """Linearized relative positional encoding: the whole family, exact and verified."""
 
-from lrpe import positions
-from lrpe.attention.decay import spread_decay
-from lrpe.attention.functional import linear_attention
-from lrpe.attention.key_values import KeyValueState
-from lrpe.attention.linear_attention import LinearAttention
-from lrpe.attention.normalizer import EncodedDelta, Normalizer, OutputNorm, PlainDelta
-from lrpe.attention.softmax_attention import SoftmaxAttention
-from lrpe.attention.state import DecodingState
-from lrpe.attention.summation import Bidirectional, Causal, Quadratic
-from lrpe.encodings import angles
-from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
-from lrpe.encodings.angles import Angles
-from lrpe.encodings.basis import Basis, Identity, OddEven
-from lrpe.encodings.canonical import CanonicalForm, Primitive
-from lrpe.encodings.config import EncodingConfig
-from lrpe.encodings.definition import verify
-from lrpe.encodings.derive import from_unitary
-from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.family import configure, encoding
-from lrpe.encodings.grid import Grid
-from lrpe.encodings.householder import Householder
-from lrpe.encodings.instances import RPR, Additive, CosFormer, DeBERTa, FamilyForm, T5Buckets
-from lrpe.encodings.laws import Report
-from lrpe.encodings.linearizability import Linearizability, linearizability
-from lrpe.encodings.matrix_basis import Cosine, Dense, Fourier, LearnedOrthogonal
-from lrpe.encodings.orthogonal import Orthogonal
-from lrpe.encodings.permutation import Permutation
-from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.scaling import Interpolation, NTKAware, YaRN
-from lrpe.encodings.stochastic import StochasticEncoding
-from lrpe.encodings.unitary import Unitary
-from lrpe.errors import LrpeError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Additive",
-    "Angles",
-    "Basis",
-    "Bidirectional",
-    "CanonicalForm",
-    "Causal",
-    "CosFormer",
-    "Cosine",
-    "DeBERTa",
-    "DecodingState",
-    "Dense",
-    "EncodedDelta",
-    "Encoding",
-    "EncodingConfig",
-    "FamilyForm",
-    "Fourier",
-    "Grid",
-    "Householder",
-    "Identity",
-    "Interpolation",
-    "KeyValueState",
-    "LearnedOrthogonal",
-    "LearnedPositions",
-    "LinearAttention",
-    "Linearizability",
-    "LrpeError",
-    "NTKAware",
-    "Normalizer",
-    "OddEven",
-    "Orthogonal",
-    "OutputNorm",
-    "Permutation",
-    "PlainDelta",
-    "PositionMatrix",
-    "PositionalEncoding",
-    "Primitive",
-    "Quadratic",
-    "RPR",
-    "Report",
-    "SinusoidalPositions",
-    "SoftmaxAttention",
-    "StochasticEncoding",
-    "T5Buckets",
-    "Unitary",
-    "YaRN",
-    "angles",
-    "configure",
-    "encoding",
-    "from_unitary",
-    "linear_attention",
-    "linearizability",
-    "positions",
-    "spread_decay",
-    "verify",
-]
+if TYPE_CHECKING:
+    from lrpe.api import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when the first of them is asked for.
+
+    They need torch, which takes seconds to import; ``lrpe --help`` and a command with a typo in it need none of them.
+    """
+    if name == "__all__" or not name.startswith("__"):  # inspection of other special names imports nothing
+        api = import_module("lrpe.api")
+        globals().update({public: getattr(api, public) for public in api.__all__}, __all__=api.__all__)
+        if name in globals():  # a public name, or a package of the core that was imported on the way
+            return globals()[name]
+    raise AttributeError(f"module 'lrpe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

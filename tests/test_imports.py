@@ -47,6 +47,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "derive",
     ),
     "attention": (),
+    "api": (),
     "models": (),
     "replacement": (),
     "data": (),
@@ -57,7 +58,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "report": (),
     "cli": (),
 }
-CORE = ("errors", "positions", "encodings", "attention")
+CORE = ("errors", "positions", "encodings", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
 
 ROOT = Path(__file__).parents[1] / "lrpe"
