@@ -1,12 +1,18 @@
-"""JSON and YAML as declared types: what a file or a user gives is checked where it is read."""
+"""JSON and YAML as declared types: what a file or a user gives is checked where it is read.
 
+A declaration is a type: int, float, bool, str, a path, a Literal, a list, a tuple, a dictionary, a dataclass, a union
+of these. ``Range`` in an ``Annotated`` type bounds a number.
+"""
+
+import difflib
 import json
+import re
 import types
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -15,6 +21,24 @@ from lrpe.errors import LrpeError, require, unknown_name
 T = TypeVar("T")
 LARGEST_JSON, LARGEST_YAML = 2**24, 2**18  # bytes; PyYAML takes seconds for a file of that size
 DEEPEST = 40  # brackets within brackets; our own files have about 6
+
+
+@dataclass(frozen=True)
+class Range:
+    """The bounds of a number, both included."""
+
+    least: float
+    most: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value and (self.most is None or value <= self.most)  # NaN is in no range
+
+    def __str__(self) -> str:
+        return f"of at least {self.least:,}" if self.most is None else f"from {self.least:,} to {self.most:,}"
+
+
+Count = Annotated[int, Range(1)]
+Seed = Annotated[int, Range(0, 2**63 - 1)]  # what torch's generators take
 
 
 def read_json(file: Path, kind: type[T]) -> T:
@@ -59,21 +83,57 @@ def parse_json(text: str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text. Aliases, which let a few lines stand for gigabytes, are refused."""
+    """Return the value of a YAML text: what JSON has, and no more; 1e-3 is a number, 010 and 2023-01-01 are words."""
+    require(len(text) <= LARGEST_YAML, f"it has more than {LARGEST_YAML:,} characters")
     try:
-        value = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # ValueError: a date such as 2023-13-45
-        raise LrpeError(f"it is not YAML: {' '.join(str(error).split())}") from error
-    except RecursionError:
-        raise LrpeError(_TOO_DEEP) from None
-    return _shallow(value)
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise LrpeError(f"it is not YAML: {_problem(error)}") from error
+
+
+def _problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    return f"{error.problem}, at line {mark.line + 1}, column {mark.column + 1}"  # type: ignore[attr-defined]
 
 
 class _Loader(yaml.SafeLoader):
+    """Refuses what JSON does not have before anything is made of it.
+
+    Aliases let a few lines stand for gigabytes, tags ask for dates and sets, and depth exhausts the stack.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (as yaml declares it)
+        first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":null", ":bool"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias (*name) is not read here; write the value out")
-        return super().compose_node(parent, index)
+        self.refuse(yaml.AliasEvent, "an alias (*name) is not read here; write the value out")
+        if getattr(self.peek_event(), "tag", None) is not None:
+            self.refuse(yaml.Event, "a tag (!name) is not read here")
+        if self.depth >= DEEPEST:
+            self.refuse(yaml.Event, _TOO_DEEP)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def refuse(self, kind: type, problem: str) -> None:
+        if self.check_event(kind):
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
+
+
+_INT = r"[-+]?(?:0|[1-9][0-9]{0,99})$"  # Python refuses to read a number of thousands of digits
+_FLOAT = r"(?:[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)$"
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(_INT), list("-+0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT), list("-+.0123456789"))
 
 
 _TOO_DEEP = f"it has more than {DEEPEST} brackets within brackets"
@@ -98,6 +158,8 @@ def _parts(value: Any) -> list[Any]:
 def conform(value: Any, hint: Any, key: str) -> Any:
     """Return the value as the type that is declared for it; ``LrpeError`` with its key if it is not of that type."""
     kind = get_origin(hint) or hint
+    if kind is Annotated:
+        return _conform_to_range(value, hint, key)
     if kind in (Union, types.UnionType):
         return _conform_to_one(value, get_args(hint), key)
     if kind is Literal:
@@ -110,17 +172,35 @@ def conform(value: Any, hint: Any, key: str) -> Any:
         return _conform_each(value, kind, get_args(hint) or (Any, ...), key)
     if kind is float and _is_of(value, int):
         return _to_float(value, key)
+    if kind is Path and isinstance(value, str) and value and "\0" not in value:
+        return Path(value)
     if (kind is Any and _is_plain(value, key)) or (kind is not Any and _is_of(value, kind)):
         return value
     raise LrpeError(f"{key or 'it'} must be {_described(hint)}; got {_shown(value)}.")
 
 
+def _conform_to_range(value: Any, hint: Any, key: str) -> Any:
+    """Return a number within its range; the error for anything else tells the range too."""
+    inner, *bounds = get_args(hint)
+    try:
+        found = conform(value, inner, key)
+        require(all(found in each for each in bounds), "out of range")
+    except LrpeError:
+        raise LrpeError(f"{key} must be {_described(hint)}; got {_shown(value)}.") from None
+    return found
+
+
 def _conform_to_one(value: Any, hints: tuple[Any, ...], key: str) -> Any:
-    """X | None: the unions that are declared have one other member."""
-    if value is None:
+    """Return the value as the first member of a union that it conforms to."""
+    if value is None and types.NoneType in hints:
         return None
-    (hint,) = (hint for hint in hints if hint is not types.NoneType)
-    return conform(value, hint, key)
+    *others, last = (hint for hint in hints if hint is not types.NoneType)
+    for hint in others:
+        try:
+            return conform(value, hint, key)
+        except LrpeError:
+            continue
+    return conform(value, last, key)
 
 
 def _conform_to_choice(value: Any, choices: tuple[Any, ...], key: str) -> Any:
@@ -164,10 +244,22 @@ def _is_of(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a word",
+    list: "a list",
+    Path: "a path",
+}
+
+
 def _described(hint: Any) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", list: "a list"}
     kind = get_origin(hint) or hint
-    return words.get(kind, "keys and values" if kind is dict or is_dataclass(kind) else "a plain value")
+    if kind is Annotated:
+        inner, *bounds = get_args(hint)
+        return " ".join([_described(inner), *map(str, bounds)])
+    return _WORDS.get(kind, "keys and values" if kind is dict or is_dataclass(kind) else "a plain value")
 
 
 def _shown(value: Any) -> str:
@@ -178,12 +270,30 @@ def _shown(value: Any) -> str:
 
 def _build(kind: type[T], values: dict[str, Any], key: str) -> T:
     """A dataclass of these fields; a field that is not given has its default."""
-    hints, prefix = get_type_hints(kind), f"{key}." if key else ""
+    hints, prefix = get_type_hints(kind, include_extras=True), f"{key}." if key else ""
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name in values:
         if name not in known:
-            raise unknown_name("key", f"{prefix}{name}", [f"{prefix}{other}" for other in known])
+            raise _unknown_key(f"{prefix}{name}", list(_keys(kind, prefix)), [f"{prefix}{other}" for other in known])
     needed = [field.name for field in fields(kind) if field.default is field.default_factory is MISSING]  # type: ignore[arg-type]
     missing = [f"{prefix}{name}" for name in needed if name not in values]
     require(not missing, f"{', '.join(missing)} must be given; got {', '.join(map(str, values)) or 'nothing'}.")
     return kind(**{name: conform(value, hints[name], f"{prefix}{name}") for name, value in values.items()})
+
+
+def _keys(kind: type, prefix: str) -> Iterator[str]:
+    """The keys of a dataclass, and of those inside it."""
+    hints = get_type_hints(kind)
+    for field in fields(kind):  # type: ignore[arg-type]
+        yield f"{prefix}{field.name}"
+        if is_dataclass(hints[field.name]):
+            yield from _keys(hints[field.name], f"{prefix}{field.name}.")
+
+
+def _unknown_key(key: str, candidates: list[str], siblings: list[str]) -> LrpeError:
+    """Suggest keys whose last part is near: training.optimization.updates for training.updates."""
+    wanted = key.rpartition(".")[2]
+    ratio = {each: difflib.SequenceMatcher(None, wanted, each.rpartition(".")[2]).ratio() for each in candidates}
+    near = sorted((each for each in candidates if ratio[each] >= 0.7), key=lambda each: -ratio[each])[:3]
+    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return LrpeError(f"There is no key named {_shown(key)}. {hint}Known: {', '.join(sorted(siblings))}.")

@@ -18,6 +18,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "whole": (),
     "names": (),
     "typed": (),
+    "options": (),
     "encodings": (
         "precision",
         "differentiable",

@@ -2,14 +2,15 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.typed import DEEPEST, conform, parse_json, parse_yaml, read_json, read_yaml
+from lrpe.typed import DEEPEST, Range, conform, parse_json, parse_yaml, read_json, read_yaml
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,9 @@ class Outer:
     figures: dict[str, float] = field(default_factory=dict)
     free: dict[str, Any] = field(default_factory=dict)
     again: "Outer | None" = None
+    seed: Annotated[int, Range(0, 9)] = 0
+    share: Annotated[float, Range(0)] | None = None
+    place: Path | str | None = None
 
 
 def test_a_value_becomes_what_is_declared():
@@ -52,6 +56,12 @@ def test_a_value_becomes_what_is_declared():
         ({"figures": {1: 2.0}}, "figures has words as its keys; got 1"),
         ({"free": {"x": {1}}}, "free.x must be a plain value; got {1}"),
         ({"kin": "a"}, "Did you mean 'kind'"),
+        ({"pairs": 1}, "There is no key named 'pairs'. Did you mean 'inner.pair'?"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 9; got -1"),
+        ({"seed": 10**23}, "seed must be a whole number from 0 to 9; got 100000000000000000000000"),
+        ({"share": float("nan")}, "share must be a number of at least 0; got nan"),
+        ({"share": -1}, "share must be a number of at least 0; got -1"),
+        ({"place": 3}, "place must be a word; got 3"),
     ],
 )
 def test_what_is_declared_otherwise_is_refused_with_its_key(change, said):
@@ -89,15 +99,31 @@ def test_no_text_is_more_than_refused(text):
 def test_brackets_within_brackets_end_in_a_sentence(depth):
     with pytest.raises(LrpeError, match=f"more than {DEEPEST} brackets"):
         parse_json("[" * depth + "]" * depth)
-    if depth < 1000:  # PyYAML's own time grows with the square of the depth
-        with pytest.raises(LrpeError, match=f"more than {DEEPEST} brackets"):
-            parse_yaml("[" * depth + "]" * depth)
+    with pytest.raises(LrpeError, match=f"more than {DEEPEST} brackets"):
+        parse_yaml("[" * depth + "]" * depth)
 
 
 def test_aliases_that_stand_for_gigabytes_are_refused():
     bomb = "a: &a [x, x]\n" + "".join(f"{k}: &{k} [*{p}, *{p}]\n" for p, k in zip("abcdefgh", "bcdefghi", strict=True))
     with pytest.raises(LrpeError, match="alias"):
         parse_yaml(bomb)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3), ("-5", -5), ("010", "010"), ("0x10", "0x10"), ("2023-13-45", "2023-13-45"), ("1:30", "1:30"),
+        ("False", False), ("null", None), ("[1, 2.5, x]", [1, 2.5, "x"]), ("a: {b: .inf}", {"a": {"b": float("inf")}}),
+    ],
+)  # fmt: skip
+def test_yaml_is_read_as_json_would_be(text, value):
+    assert parse_yaml(text) == value
+
+
+@pytest.mark.parametrize("text", ["!!python/object:os.system x", "!!set {a}", "!!int abc", "!!binary x", "9" * 300_000])
+def test_yaml_that_is_more_than_plain_data_is_refused(text):
+    with pytest.raises(LrpeError):
+        parse_yaml(text)
 
 
 def test_what_cannot_be_read_is_named(tmp_path):

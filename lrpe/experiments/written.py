@@ -1,7 +1,6 @@
 """Experiments as they are written in files and on the command line: nested dictionaries, and back, checked."""
 
 import json
-import re
 from dataclasses import asdict
 from typing import Any
 
@@ -42,17 +41,10 @@ def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def nested(key: str, text: str) -> dict[str, Any]:
     """``training.optimization.rate`` and ``1e-3`` as nested dictionaries; ``experiment.scored`` is ``scored``."""
-    value: Any = read_value(text)
+    try:
+        value = parse_yaml(text)
+    except LrpeError as error:
+        raise LrpeError(f"The value of --{key[:80]} cannot be read: {error}.") from error
     for part in reversed(key.removeprefix("experiment.").split(".")):
         value = {part: value}
     return value
-
-
-def read_value(text: str) -> Any:
-    """Return a number, a word, a list ... as YAML writes it; 1e-3 is a number too."""
-    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):
-        return float(text)
-    try:
-        return parse_yaml(text)
-    except LrpeError as error:
-        raise LrpeError(f"A value is written as in YAML; got {text[:80]!r}: {error}.") from error

@@ -1,0 +1,68 @@
+"""Options of a function, as its signature declares them: from a file or from Python, or as text that a user typed."""
+
+import types
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from lrpe.errors import LrpeError, unknown_name
+from lrpe.typed import conform, parse_yaml
+
+
+def conform_options(
+    function: Callable[..., Any], what: str, options: Mapping[str, Any], given: int = 0
+) -> dict[str, Any]:
+    """Return options of a function, each as its signature declares it.
+
+    Args:
+        function: the function that will be called with the options.
+        what: the function, for the error.
+        options: values by name.
+        given: how many of its parameters are given by position, and so are no options.
+
+    Raises:
+        LrpeError: the function does not have an option, or cannot do without one, or declares another type or range.
+    """
+    declared = _declared(function, what, options, given)
+    return {name: conform(value, declared[name], f"{name} of {what}") for name, value in options.items()}
+
+
+def parse_options(function: Callable[..., Any], what: str, words: Mapping[str, str], given: int = 0) -> dict[str, Any]:
+    """Return options that were written as text, each as the function declares it; see ``conform_options``."""
+    declared = _declared(function, what, words, given)
+    return {name: parse_word(text, declared[name], f"{name} of {what}") for name, text in words.items()}
+
+
+def parse_word(text: str, hint: Any, key: str) -> Any:
+    """Return what a user typed as the type that is declared for it; ``key`` names it in the error."""
+    kinds = [_bare(member) for member in _members(hint)]
+    if types.NoneType in kinds and text in ("null", "none", "None"):
+        return None
+    if str in kinds or Path in kinds:
+        return conform(text, hint, key)
+    try:
+        value = parse_yaml(text)
+    except LrpeError:
+        value = text  # which is then refused as what it should have been
+    return conform(value, hint, key)
+
+
+def _declared(function: Callable[..., Any], what: str, options: Mapping[str, Any], given: int) -> dict[str, Any]:
+    """The type of each option of a function, once the names that are given are known to be among them."""
+    known = dict(list(signature(function).parameters.items())[given:])
+    for name in options:
+        if name not in known:
+            raise unknown_name(f"option of {what}", name, known)
+    lacking = [name for name, each in known.items() if each.default is Parameter.empty and name not in options]
+    if lacking:
+        raise LrpeError(f"{what} needs {', '.join(lacking)}; for example {lacking[0]}=VALUE.")
+    return {name: each.annotation for name, each in known.items()}
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _bare(hint: Any) -> Any:
+    return _bare(get_args(hint)[0]) if get_origin(hint) is Annotated else hint
