@@ -2,11 +2,19 @@
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import Annotated, TypeVar
 
 from lrpe.data.progress import progress
+from lrpe.errors import LrpeError
+from lrpe.typed import Range
 
+Processes = Annotated[int, Range(1, 1024)]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -18,18 +26,47 @@ def in_parallel(
     processes: int | None = None,
     unit: str = "it",
 ) -> Iterator[Result]:
-    """``function`` of each item, in the order of the items, by ``processes`` (every core of ours if it is None).
+    """Yield ``function`` of each item, in the order of the items, computed by several processes.
 
-    What comes out is the same for any number of processes, so long as the function depends on its item alone.
+    Args:
+        function: of an item; what comes out is the same for any number of processes if it depends on its item alone.
+        items: to compute it of.
+        what: is made, for the progress and for errors.
+        processes: how many; one per core of ours if None.
+        unit: of the progress.
+
+    Raises:
+        LrpeError: a process was killed.
     """
     count = min(len(items), cores() if processes is None else processes)
     if count <= 1:
         yield from progress(map(function, items), what, len(items), unit)
         return
-    with multiprocessing.Pool(count) as pool:
-        yield from progress(pool.imap(function, items), what, len(items), unit)
+    pool = ProcessPoolExecutor(count, initializer=_follow_parent)
+    try:
+        yield from progress(pool.map(function, items), what, len(items), unit)
+    except BrokenProcessPool:
+        raise LrpeError(
+            f"A process that makes {what} was killed, perhaps for want of memory. Run the same command again, with "
+            "fewer processes if it happens again (--options processes=1)."
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the process that shares out the work, and end when it is gone, even if it was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
