@@ -1,10 +1,9 @@
 """The one exception that users catch, and the one that says that they asked for it."""
 
 import difflib
+import sys
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
-from inspect import signature
-from typing import Any
 
 _MODELS = ("transformers", "safetensors")
 _DATA = ("numpy", "scipy", "sklearn", "tokenizers", "filelock", "tqdm", "PIL")
@@ -44,7 +43,7 @@ def require_extras(what: str, *extras: str) -> None:
     Raises:
         LrpeError: one sentence that names every missing module and the command that installs them all.
     """
-    lacking = {extra: [name for name in _NEEDED[extra] if find_spec(name) is None] for extra in extras}
+    lacking = {extra: [name for name in _NEEDED[extra] if _is_missing(name)] for extra in extras}
     modules = sorted({name for names in lacking.values() for name in names})
     if modules:
         chosen = ",".join(extra for extra, names in lacking.items() if names)
@@ -54,13 +53,8 @@ def require_extras(what: str, *extras: str) -> None:
         )
 
 
-def check_options(function: Callable[..., Any], what: str, *arguments: Any, **options: Any) -> None:
-    """The error for a call that the function does not take, with the options that it has."""
-    try:
-        signature(function).bind(*arguments, **options)
-    except TypeError as error:
-        known = [str(parameter) for parameter in signature(function).parameters.values()][len(arguments) :]
-        raise LrpeError(f"{what} does not take these: {error}. Its options: {', '.join(known) or 'none'}.") from None
+def _is_missing(module: str) -> bool:
+    return sys.modules[module] is None if module in sys.modules else find_spec(module) is None
 
 
 def require(holds: bool, message: str | Callable[[], str]) -> None:

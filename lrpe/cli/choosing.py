@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import yaml
-
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import require, unknown_name
 
 
 def words(text: str) -> list[str]:
@@ -46,13 +44,3 @@ def paths(text: str) -> dict[str, str]:
 def one(names: list[str], verb: str, what: str) -> str:
     require(len(names) == 1, f"lrpe {verb} takes one {what}; got {' '.join(names) or 'none'}.")
     return names[0]
-
-
-def read_yaml(file: Path) -> dict:
-    """A configuration file, safely."""
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LrpeError(f"{str(file)!r} cannot be read as YAML: {error}.") from error
-    require(isinstance(values, dict), f"A configuration is keys and values; {str(file)!r} holds {values!r}.")
-    return values

@@ -3,9 +3,14 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lrpe.aligned import in_columns
 from lrpe.cli.choosing import one, pairs
+from lrpe.errors import require
+
+if TYPE_CHECKING:
+    from lrpe.data.dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,13 @@ class DataShow:
     json: bool = False
 
     def run(self) -> int:
-        from lrpe.data.catalog import find, load
+        from lrpe.data.catalog import find
         from lrpe.data.show import as_text, contents, described
 
         entry = find(one(self.name, "data show", "dataset"))
         there = entry.embedded or self.path is not None or self.hub
-        loaded = load(entry.name, self.path, self.hub, **read_options(self.options)) if there else None
+        require(there or not self.options, f"Options are for loading, and {entry.name} is not loaded: say from where.")
+        loaded = load_with(entry.name, self.path, self.hub, self.options) if there else None
         found = described(entry) | ({} if loaded is None else contents(loaded, self.samples))
         print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else as_text(found))
         return 0
@@ -81,15 +87,15 @@ class DataPrepare:
     options: str = ""
 
     def run(self) -> int:
-        from lrpe.data.catalog import load
-
-        loaded = load(one(self.name, "data prepare", "dataset"), self.path, self.hub, **read_options(self.options))
+        loaded = load_with(one(self.name, "data prepare", "dataset"), self.path, self.hub, self.options)
         sizes = ", ".join(f"{name} {len(split):,}" for name, split in loaded.splits.items())
         print(f"{loaded.name} is ready: {sizes} samples.")
         return 0
 
 
-def read_options(text: str) -> dict[str, int | str]:
-    """name=value,name=value; a value of digits is a number."""
-    found = pairs(text, "Options are name=value")
-    return {name: int(value) if value.isdigit() else value for name, value in found.items()}
+def load_with(name: str, path: Path | None, hub: bool, options: str) -> "Dataset":
+    """Load a dataset with options written as name=value,name=value."""
+    from lrpe.data.catalog import load, read_options
+
+    words = pairs(options, "Options are name=value")
+    return load(name, path, hub, **read_options(name, path, hub, words))

@@ -3,8 +3,9 @@
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from lrpe.cli.choosing import one, read_yaml
+from lrpe.cli.choosing import one
 from lrpe.cli.train import show
 
 
@@ -26,9 +27,10 @@ class Evaluate:
         from lrpe.experiments.run import score
         from lrpe.experiments.written import from_dict
         from lrpe.training.processes import joined, rank
+        from lrpe.typed import read_yaml
 
         folder = Path(one(self.folder, "evaluate", "run"))
-        experiment = from_dict(read_yaml(folder / "config.yaml"))
+        experiment = from_dict(read_yaml(folder / "config.yaml", dict[str, Any]))
         if self.batches is not None:
             experiment = replace(experiment, scored=self.batches)
         with joined() as device:

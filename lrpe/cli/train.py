@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from lrpe.cli.choosing import one, paths, read_yaml
+from lrpe.cli.choosing import one, paths
 from lrpe.errors import LrpeError
 
 
@@ -60,8 +61,9 @@ class Train:
         from lrpe.experiments.methods import row
         from lrpe.experiments.scale import find_scale
         from lrpe.experiments.written import changed, nested
+        from lrpe.typed import read_yaml
 
-        written = {} if self.config is None else read_yaml(self.config)
+        written = {} if self.config is None else read_yaml(self.config, dict[str, Any])
         if not self.column and "column" not in written:
             raise LrpeError("lrpe train takes a column: lrpe train wikitext2 --method type2.")
         column = find_column(written["column"] if not self.column else one(self.column, "train", "column"))

@@ -1,6 +1,6 @@
 """Every dataset by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from lrpe.data.images.digits import ENTRIES as DIGITS
 from lrpe.data.text.hub import ENTRIES as HUB
 from lrpe.data.text.sources import ENTRIES as TEXT
 from lrpe.data.text.wikitext import ENTRIES as WIKITEXT
-from lrpe.errors import LrpeError, check_options, require, unknown_name
+from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.options import conform_options, parse_options
 
 ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *ARENA, *IMAGES, *DIGITS)
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
@@ -22,26 +23,43 @@ CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
 
 def load(name: str, path: Path | None = None, hub: bool = False, **options: Any) -> Dataset:
     """The dataset of that name: from its files, from the Hugging Face hub if it is there, or made on the spot."""
+    loader, arguments = find_loader(name, path, hub)
+    return loader(*arguments, **conform_options(loader, name, options, given=len(arguments)))
+
+
+def read_options(name: str, path: Path | None, hub: bool, words: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a dataset's loader that were written as text, each as the loader declares it."""
+    loader, arguments = find_loader(name, path, hub)
+    return parse_options(loader, name, words, given=len(arguments))
+
+
+def find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+    """The function that loads a dataset from where it is, and what it takes beside options."""
     entry = find(name)
     if hub:
         if entry.hub is None:
             known = [other.name for other in CATALOG.values() if other.hub is not None]
             raise LrpeError(f"{name} is not read from the hub; these are: {', '.join(known) or 'none'}.")
-        return call(entry.hub, name, **options)
+        return entry.hub, ()
     if entry.load is None:
         raise LrpeError(f"{name} is of the hub alone, which is asked only if you say so: hub=True, or --hub.")
-    require(
-        entry.embedded or path is not None,
-        f"{name} is not on every machine: get it from {entry.source}, and name its path. Layout: {entry.layout}",
-    )
-    require(path is None or not entry.embedded, f"{name} is made here and reads no files; got path={str(path)!r}.")
-    require(path is None or path.exists(), f"{name} is read from {str(path)!r}, which does not exist.")
-    return call(entry.load, name, **options) if entry.embedded else call(entry.load, name, path, **options)
+    if path is None:
+        require(
+            entry.embedded,
+            f"{name} is not on every machine: get it from {entry.source}, and name its path. Layout: {entry.layout}",
+        )
+        return entry.load, ()
+    require(not entry.embedded, f"{name} is made here and reads no files; got path={str(path)!r}.")
+    require(exists(path), f"{name} is read from {str(path)!r}, which does not exist.")
+    return entry.load, (path,)
 
 
-def call(loader: Callable[..., Dataset], name: str, *arguments: Any, **options: Any) -> Dataset:
-    check_options(loader, name, *arguments, **options)
-    return loader(*arguments, **options)
+def exists(path: Path) -> bool:
+    """Whether a path is there; one that no file can have, such as a name of 300 characters, is not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def find(name: str) -> Entry:

@@ -34,8 +34,9 @@ class Split(Protocol):
 class Dataset:
     """The splits of a dataset by name (train, validation, test), and what there is to say of it.
 
-    ``facts`` are JSON-friendly: labels, vocabulary size, hash of the sources, what was skipped and why. ``show`` turns
-    a sample into a line that a person can read.
+    ``facts`` are JSON-friendly: labels, vocabulary size, what was skipped and why. ``facts["content"]`` is a hash of
+    what the samples are made of: it is another one when the data has changed. ``show`` turns a sample into a line that
+    a person can read.
     """
 
     name: str

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from lrpe.data.text.tokenizer import Tokenizer
-from lrpe.errors import LrpeError, check_options
+from lrpe.errors import LrpeError
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.methods import row
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.quiet import quietly
+from lrpe.options import conform_options
 from lrpe.tasks.image_classification import PLAIN, ImageClassification, Mixing
 from lrpe.tasks.language_modelling import LanguageModelling
 from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling
@@ -23,20 +24,19 @@ from lrpe.tasks.task import Task
 
 def build_task(experiment: Experiment) -> Task:
     """What the experiment learns, its data loaded."""
-    task, options = CLASSES[experiment.kind], task_options(experiment)
-    check_options(task, f"The task of {experiment.column}", experiment.data, **options)
+    task, what = CLASSES[experiment.kind], f"the task of {experiment.column}"
+    options = conform_options(task, what, task_options(experiment, what), given=1)  # the data is given
     return task(experiment.data.load(), **options)
 
 
-def task_options(experiment: Experiment) -> dict[str, Any]:
+def task_options(experiment: Experiment, what: str) -> dict[str, Any]:
     """The experiment's options as the task takes them."""
     options = dict(experiment.options)
     if experiment.kind == "sentences":
         options["tokenizer"] = tokens_of_start(experiment)
     if experiment.kind == "image":
         copies = options.pop("copies", 1)
-        check_options(Mixing, f"The task of {experiment.column}", **options)
-        return {"mixing": replace(PLAIN, **options), "copies": copies}
+        return {"mixing": replace(PLAIN, **conform_options(Mixing, what, options)), "copies": copies}
     return options
 
 

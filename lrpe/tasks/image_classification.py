@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -15,6 +15,10 @@ from lrpe.data.dataset import Dataset, Draw, Sample
 from lrpe.errors import LrpeError
 from lrpe.models.image_classification import LrpeForImageClassification
 from lrpe.tasks.task import Batch, Loss, Task
+from lrpe.typed import Count, Range
+
+Alpha = Annotated[float, Range(0, 1000)]  # of a Beta distribution; 0 does not mix
+Share = Annotated[float, Range(0, 1)]
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,9 @@ class Mixing:
     One in two batches is mixed by cutmix, the others by mixup, if both have an α.
     """
 
-    mixup: float = 0.8
-    cutmix: float = 1.0
-    smoothing: float = 0.1
+    mixup: Alpha = 0.8
+    cutmix: Alpha = 1.0
+    smoothing: Share = 0.1
 
 
 PLAIN = Mixing(0.0, 0.0, 0.0)
@@ -36,7 +40,7 @@ class ImageClassification(Task):
     metric, better = "accuracy", "higher"
     model_class = LrpeForImageClassification
 
-    def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: float = 0.01, copies: int = 1):
+    def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: Share = 0.01, copies: Count = 1):
         """``damaged`` is the share of files that may turn out to be damaged before it is an error.
 
         In training each image comes ``copies`` times in a row, each varied anew.

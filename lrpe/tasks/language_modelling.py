@@ -14,6 +14,7 @@ from lrpe.data.text.text_dataset import TextDataset
 from lrpe.models.causal_lm import LrpeForCausalLM
 from lrpe.tasks.task import Batch, Loss, Task
 from lrpe.tasks.token_losses import observe_tokens, pad_tokens, safe_exp, token_fields, token_metrics, total_loss
+from lrpe.typed import Count
 
 
 class LanguageModelling(Task):
@@ -29,7 +30,7 @@ class LanguageModelling(Task):
     better = "lower"
     model_class = LrpeForCausalLM
 
-    def __init__(self, dataset: TextDataset, stride: int | None = None):
+    def __init__(self, dataset: TextDataset, stride: Count | None = None):
         self.dataset, self.text, self.stride = dataset, dataset, stride
 
     def fields(self) -> dict[str, Any]:

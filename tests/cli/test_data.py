@@ -80,6 +80,10 @@ def test_options_reach_the_loader_and_a_wrong_one_is_named(capsys):
     assert main(["data", "prepare", "here", "--options", "lines=5"]) == 0
     assert "train 5 samples" in capsys.readouterr().out
     assert main(["data", "prepare", "here", "--options", "line=5"]) == 2
-    assert "here does not take these" in capsys.readouterr().err
+    assert "There is no option of here named 'line'. Did you mean 'lines'?" in capsys.readouterr().err
+    assert main(["data", "prepare", "here", "--options", "lines=abc"]) == 2
+    assert "lines of here must be a whole number; got 'abc'" in capsys.readouterr().err
+    assert main(["data", "show", "away", "--options", "lines=5"]) == 2
+    assert "away is not loaded" in capsys.readouterr().err
     assert main(["data", "prepare", "here", "--options", "lines"]) == 2
     assert "Options are name=value" in capsys.readouterr().err

@@ -42,27 +42,27 @@ def glue(tmp_path):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_read_from_its_own_layout(glue, task):
-    found = load_glue(glue, task)
+    found = load_glue(task, glue)
     assert set(found.splits) == {split for split, _ in TASKS[task].files}
     first = found.splits["train"].sample(Draw(0))
     assert (first["second"] is None) == (TASKS[task].second is None)
     expected = {"mnli": 2, "qnli": 0, "qqp": 1, "rte": 1, "sst2": 1, "mrpc": 0, "cola": 1, "stsb": 4.25}
     assert first["label"] == expected[task]
     assert first["first"] in found.show(first)
-    assert load_glue(glue / TASKS[task].folder, task).facts == found.facts
+    assert load_glue(task, glue / TASKS[task].folder).facts == found.facts
     counted = 0 if TASKS[task].regression else len(found.splits["train"])
     assert sum(found.facts["balance"]["train"]) == counted
 
 
 def test_a_quote_is_a_character_like_any_other(glue):
-    assert load_glue(glue, "sst2").splits["train"].sample(Draw(0))["first"] == 'a " charming journey'
+    assert load_glue("sst2", glue).splits["train"].sample(Draw(0))["first"] == 'a " charming journey'
 
 
 def test_gzipped_files_are_read_too(glue):
     file = glue / "CoLA" / "train.tsv"
     (glue / "CoLA" / "train.tsv.gz").write_bytes(gzip.compress(file.read_bytes()))
     file.unlink()
-    assert len(load_glue(glue, "cola").splits["train"]) == 2
+    assert len(load_glue("cola", glue).splits["train"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_gzipped_files_are_read_too(glue):
 def test_a_broken_file_is_named_with_its_line(tmp_path, content, message):
     (tmp_path / "train.tsv").write_bytes(content)
     with pytest.raises(LrpeError, match=message):
-        load_glue(tmp_path, "rte")
+        load_glue("rte", tmp_path)
 
 
 def test_a_few_broken_lines_are_counted_and_skipped(tmp_path):
     lines = ["0\ta\tb\tentailment"] * 40 + ["0\ta", "0\ta\t\tentailment", "0\ta\tb\tmaybe"]
     (tmp_path / "train.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *lines]))
-    found = load_glue(tmp_path, "rte")
+    found = load_glue("rte", tmp_path)
     assert len(found.splits["train"]) == 40
     assert found.facts["broken lines"] == {"train": 3}
 
@@ -96,13 +96,13 @@ def test_a_few_broken_lines_are_counted_and_skipped(tmp_path):
 def test_a_damaged_archive_and_a_missing_file_are_named(tmp_path):
     (tmp_path / "train.tsv.gz").write_bytes(gzip.compress(OFFICIAL["rte"].encode())[:-9])
     with pytest.raises(LrpeError, match=r"train.tsv.gz' cannot be read to its end"):
-        load_glue(tmp_path, "rte")
+        load_glue("rte", tmp_path)
     (tmp_path / "train.tsv.gz").unlink()
     with pytest.raises(LrpeError, match="lacks all of them"):
-        load_glue(tmp_path, "rte")
+        load_glue("rte", tmp_path)
     (tmp_path / "train.tsv").write_text(OFFICIAL["rte"])
     with pytest.raises(LrpeError, match=r"lacks \['dev.tsv'\]"):
-        load_glue(tmp_path, "rte", splits=("train", "validation"))
+        load_glue("rte", tmp_path, splits=("train", "validation"))
     (tmp_path / "folder.tsv").mkdir()
     with pytest.raises(LrpeError, match=r"folder.tsv' is a folder"):
         read_file(tmp_path / "folder.tsv", TASKS["rte"])
@@ -119,7 +119,7 @@ def test_any_table_is_read_or_refused_and_nothing_else(tmp_path, table):
     text = "\n".join("\t".join(row) for row in table)
     (tmp_path / "train.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{text}", encoding="utf-8", newline="")
     try:
-        found, refusal = load_glue(tmp_path, "rte").splits["train"].rows, None  # type: ignore[attr-defined]
+        found, refusal = load_glue("rte", tmp_path).splits["train"].rows, None  # type: ignore[attr-defined]
     except LrpeError as error:
         found, refusal = [], str(error)
     assert refusal is None or "train.tsv" in refusal

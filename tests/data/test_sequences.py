@@ -20,7 +20,7 @@ def listed(split):
 
 
 def test_what_is_stored_is_what_is_held():
-    split = stored(Sequences, "rows", {}, {"train": lambda: ROWS})["train"]
+    split = stored(Sequences, "rows", {}, {"train": lambda: ROWS})[0]["train"]
     assert listed(split) == listed(held(Sequences, ROWS)) == [(label, text) for label, (text,) in ROWS]
     assert isinstance(split.ids, np.memmap)
     assert split.balance() == [1, 2, 1]
@@ -38,13 +38,13 @@ def test_a_pair_is_two_neighbours():
 
 
 def test_a_split_of_nothing_can_be_stored():
-    split = stored(Sequences, "nothing", {}, {"train": lambda: []})["train"]
+    split = stored(Sequences, "nothing", {}, {"train": lambda: []})[0]["train"]
     assert len(split) == 0
     assert facts({"train": split}, 9, 2, None)["longest"] == 0
 
 
 def test_a_memory_map_goes_to_another_process_by_its_name():
-    split = stored(Sequences, "long", {}, {"train": lambda: [(0, (bytes(100_000),)), (1, (b"end",))]})["train"]
+    split = stored(Sequences, "long", {}, {"train": lambda: [(0, (bytes(100_000),)), (1, (b"end",))]})[0]["train"]
     sent = pickle.dumps(split.part(1, 2))
     assert len(sent) < 2_000
     assert listed(pickle.loads(sent)) == [(1, b"end")]

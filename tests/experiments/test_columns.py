@@ -124,7 +124,7 @@ def test_what_every_machine_has_stands_in_at_the_paper_scale_if_told_so():
 @pytest.mark.parametrize(("column", "known"), [("imagenet", "mixup"), ("wikibook", "whole_words")])
 def test_an_option_that_the_task_does_not_have_is_named_with_those_that_it_has(column, known):
     experiment = replace(smoke(COLUMNS[column]()).with_data({}), options={"wrong": 1})
-    with pytest.raises(LrpeError, match=f"The task of {column} does not take these.*'wrong'.*{known}"):
+    with pytest.raises(LrpeError, match=f"There is no option of the task of {column} named 'wrong'.*{known}"):
         build_task(experiment)
 
 

@@ -20,11 +20,12 @@ from lrpe.data.dataset import Dataset
 from lrpe.data.entry import Entry
 from lrpe.data.reading import found, lines
 from lrpe.errors import LrpeError, require
+from lrpe.typed import Count, Seed
 
 SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty; the rest is for training
 
 
-def load(path: Path, length: int = 4000, seed: int = 0) -> Dataset:
+def load(path: Path, length: Count = 4000, seed: Seed = 0) -> Dataset:
     """The first ``length`` bytes of each paper; papers without text are left out, and counted."""
     require_length(length)
     papers_file, pairs_file = found(path, "docs.jsonl"), found(path, "citations.tsv")
@@ -32,7 +33,7 @@ def load(path: Path, length: int = 4000, seed: int = 0) -> Dataset:
     citing = read_pairs(pairs_file)
     splits = {name: held(Pairs, pairs(papers, citing, name, length, seed)) for name in ("train", "validation", "test")}
     known = byte_facts(splits, LABELS, papers=len(papers), empty=empty, citations=len(citing))
-    known["sources"] = hash_files(papers_file, pairs_file)
+    known["content"] = hash_files(papers_file, pairs_file)
     return Dataset("citations", {**splits}, known, partial(show_with, LABELS))
 
 

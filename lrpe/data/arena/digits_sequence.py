@@ -1,6 +1,7 @@
 """Images as sequences that every machine has: scikit-learn's digits, pixel by pixel."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
 
@@ -9,17 +10,19 @@ from lrpe.data.dataset import Dataset, Draw, Sample, Split
 from lrpe.data.entry import Entry
 from lrpe.data.images import digits
 from lrpe.errors import require
+from lrpe.typed import Range
 
 SIDE = 8
+Scale = Annotated[int, Range(1, 128)]
 
 
-def load(scale: int = 1) -> Dataset:
+def load(scale: Scale = 1) -> Dataset:
     """64 pixels from 0 to 255, in 17 steps; ``scale`` repeats each pixel in both directions, so that 4 gives the 1,024
     of Long-Range Arena. The splits are those of the digits as images."""
     require(scale >= 1, f"A pixel is repeated once or more; got scale={scale}.")
     images = digits.load()
     splits = {name: held(Sequences, rows(split, scale)) for name, split in images.splits.items()}
-    known = facts(splits, vocabulary=256, labels=10, padding=None, side=SIDE * scale, sha256=images.facts["sha256"])
+    known = facts(splits, vocabulary=256, labels=10, padding=None, side=SIDE * scale, content=images.facts["content"])
     return Dataset("digits-sequence", {**splits}, known, show)
 
 

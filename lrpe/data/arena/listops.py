@@ -4,31 +4,34 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from lrpe.data.arena.listops_generator import Grammar, generate
 from lrpe.data.arena.listops_grammar import PADDING, SYMBOLS, decode, encode, evaluate
-from lrpe.data.arena.sequences import Row, Sequences, facts, stored
+from lrpe.data.arena.parallel import Processes
+from lrpe.data.arena.sequences import Row, Sequences, Size, facts, stored
 from lrpe.data.cache import hash_files
 from lrpe.data.dataset import Dataset, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.progress import progress
 from lrpe.data.reading import found, lines
 from lrpe.errors import LrpeError, require
+from lrpe.typed import Range, Seed
 
 VERSION = 1  # of what is written to the cache
 FILES = {"train": "basic_train.tsv", "validation": "basic_val.tsv", "test": "basic_test.tsv"}
 
 
 def load_generated(
-    train: int = 96_000,
-    validation: int = 2_000,
-    test: int = 2_000,
-    seed: int = 0,
-    max_depth: int = 10,
-    max_args: int = 10,
-    min_length: int = 500,
-    max_length: int = 2000,
-    processes: int | None = None,
+    train: Size = 96_000,
+    validation: Size = 2_000,
+    test: Size = 2_000,
+    seed: Seed = 0,
+    max_depth: Annotated[int, Range(1, 1000)] = 10,
+    max_args: Annotated[int, Range(2, 1000)] = 10,
+    min_length: Annotated[int, Range(0, 10**6)] = 500,
+    max_length: Annotated[int, Range(2, 10**6)] = 2000,
+    processes: Processes | None = None,
 ) -> Dataset:
     """Generated expressions, all different; the defaults are those of the official generator."""
     sizes = {"train": train, "validation": validation, "test": test}
@@ -36,17 +39,19 @@ def load_generated(
     grammar = Grammar(max_depth, max_args, min_length, max_length)
     recipe = {"version": VERSION, "seed": seed, "total": sum(sizes.values()), **asdict(grammar)}
     rows = partial(generate, sum(sizes.values()), seed, grammar, processes)
-    whole = stored(Sequences, "listops", recipe, {"all": rows})["all"]
+    stored_splits, content = stored(Sequences, "listops", recipe, {"all": rows})
+    whole = stored_splits["all"]
     parts = (whole.part(0, train), whole.part(train, train + validation), whole.part(train + validation, len(whole)))
-    return dataset("listops", dict(zip(sizes, parts, strict=True)), seed=seed, **asdict(grammar))
+    return dataset("listops", dict(zip(sizes, parts, strict=True)), seed=seed, content=content, **asdict(grammar))
 
 
 def load_official(path: Path) -> Dataset:
     """The files basic_{train,val,test}.tsv; every Target is checked against the value of its Source."""
     files = {split: found(path, name) for split, name in FILES.items()}
     recipe = {"version": VERSION, "sources": hash_files(*files.values())}
-    splits = stored(Sequences, "lra-listops", recipe, {name: partial(read_tsv, file) for name, file in files.items()})
-    return dataset("lra-listops", splits, sources=recipe["sources"])
+    rows = {name: partial(read_tsv, file) for name, file in files.items()}
+    splits, content = stored(Sequences, "lra-listops", recipe, rows)
+    return dataset("lra-listops", splits, content=content)
 
 
 def dataset(name: str, splits: dict[str, Sequences], **more: object) -> Dataset:

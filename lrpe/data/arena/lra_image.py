@@ -29,7 +29,7 @@ def load(path: Path) -> Dataset:
     parts = {"train": records[:count], "validation": records[count:], "test": read_records(test)}
     splits = {name: grey_sequences(part) for name, part in parts.items()}
     known = facts(splits, vocabulary=256, labels=10, padding=None, names=list(LABELS), side=32)
-    return Dataset("lra-image", {**splits}, known | {"sources": hash_files(*batches, test)}, show)
+    return Dataset("lra-image", {**splits}, known | {"content": hash_files(*batches, test)}, show)
 
 
 def read_records(file: Path) -> np.ndarray:

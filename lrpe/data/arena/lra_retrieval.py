@@ -17,6 +17,7 @@ from lrpe.data.entry import Entry
 from lrpe.data.progress import progress
 from lrpe.data.reading import found, lines
 from lrpe.errors import require
+from lrpe.typed import Count
 
 VERSION = 1  # of what is written to the cache
 LABELS = ("unrelated", "cites")
@@ -24,14 +25,14 @@ FILES = {"train": "train.tsv", "validation": "eval.tsv", "test": "test.tsv"}
 NUMBERS = {b"0": 0, b"1": 1, b"0.0": 0, b"1.0": 1}
 
 
-def load(path: Path, length: int = 4000) -> Dataset:
+def load(path: Path, length: Count = 4000) -> Dataset:
     """The first ``length`` bytes of each paper."""
     require_length(length)
     files = {split: found(path, f"new_aan_pairs.{name}", name) for split, name in FILES.items()}
     recipe = {"version": VERSION, "length": length, "sources": hash_files(*files.values())}
     rows = {split: partial(read_tsv, file, length) for split, file in files.items()}
-    splits = stored(Pairs, "lra-retrieval", recipe, rows)
-    known = byte_facts(splits, LABELS, sources=recipe["sources"])
+    splits, content = stored(Pairs, "lra-retrieval", recipe, rows)
+    known = byte_facts(splits, LABELS, content=content)
     return Dataset("lra-retrieval", {**splits}, known, partial(show_with, LABELS))
 
 

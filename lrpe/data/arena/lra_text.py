@@ -13,6 +13,7 @@ from lrpe.data.entry import Entry
 from lrpe.data.progress import progress
 from lrpe.data.reading import found, lines
 from lrpe.errors import LrpeError, require
+from lrpe.typed import Count
 
 LABELS = ("neg", "pos")
 VALIDATION_SHARE = 10  # one in so many of the reviews for training
@@ -20,7 +21,7 @@ VALIDATION_SHARE = 10  # one in so many of the reviews for training
 Review = tuple[int, bytes]
 
 
-def load(path: Path, length: int = 4096) -> Dataset:
+def load(path: Path, length: Count = 4096) -> Dataset:
     """The first ``length`` bytes of each review. A tenth of the reviews for training is kept for validation: by a hash
     of the text, so that a review that stands there twice does not fall on both sides."""
     require_length(length)
@@ -34,7 +35,7 @@ def load(path: Path, length: int = 4096) -> Dataset:
     }
     splits = {name: held(Sequences, cut(reviews, length)) for name, reviews in parts.items()}
     digest = sha256(b"".join(sha256(text).digest() for part in parts.values() for _, text in part)).hexdigest()
-    return Dataset("lra-text", {**splits}, byte_facts(splits, LABELS, sha256=digest), partial(show_with, LABELS))
+    return Dataset("lra-text", {**splits}, byte_facts(splits, LABELS, content=digest), partial(show_with, LABELS))
 
 
 def for_validation(review: Review) -> bool:

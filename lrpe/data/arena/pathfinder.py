@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from lrpe.data.arena.parallel import in_parallel
+from lrpe.data.arena.parallel import Processes, in_parallel
 from lrpe.data.arena.pathfinder_files import list_pictures, read_pictures, stamp
 from lrpe.data.arena.pathfinder_generator import DIFFICULTIES, Difficulty, draw
 from lrpe.data.arena.pathfinder_paths import SIDE
-from lrpe.data.arena.sequences import Row, Sequences, facts, stored
+from lrpe.data.arena.sequences import Row, Sequences, Size, facts, stored
 from lrpe.data.dataset import Dataset, Sample
 from lrpe.data.entry import Entry
 from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.typed import Seed
 
 VERSION = 1  # of what is written to the cache
 FOLDERS = {"easy": "curv_baseline", "intermediate": "curv_contour_length_9", "hard": "curv_contour_length_14"}
@@ -21,11 +22,11 @@ SHARES = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}  # per ce
 
 def load_generated(
     difficulty: str = "hard",
-    train: int = 16_000,
-    validation: int = 2_000,
-    test: int = 2_000,
-    seed: int = 0,
-    processes: int | None = None,
+    train: Size = 16_000,
+    validation: Size = 2_000,
+    test: Size = 2_000,
+    seed: Seed = 0,
+    processes: Processes | None = None,
 ) -> Dataset:
     """Generated pictures; ``difficulty`` is easy, intermediate or hard: paths of 6, 9 or 14 dashes."""
     if difficulty not in DIFFICULTIES:
@@ -34,9 +35,12 @@ def load_generated(
     require(min(sizes.values()) >= 1, f"A split has one sample or more; got {sizes}.")
     recipe = {"version": VERSION, "seed": seed, "total": sum(sizes.values()), "difficulty": difficulty}
     rows = partial(generate, sum(sizes.values()), seed, DIFFICULTIES[difficulty], processes)
-    whole = stored(Sequences, "pathfinder", recipe, {"all": rows})["all"]
+    stored_splits, content = stored(Sequences, "pathfinder", recipe, {"all": rows})
+    whole = stored_splits["all"]
     parts = (whole.part(0, train), whole.part(train, train + validation), whole.part(train + validation, len(whole)))
-    return dataset("pathfinder", dict(zip(sizes, parts, strict=True)), seed=seed, difficulty=difficulty)
+    return dataset(
+        "pathfinder", dict(zip(sizes, parts, strict=True)), seed=seed, difficulty=difficulty, content=content
+    )
 
 
 def generate(total: int, seed: int, difficulty: Difficulty, processes: int | None = None) -> Iterator[Row]:
@@ -51,7 +55,7 @@ def draw_block(seed: int, difficulty: Difficulty, numbers: range) -> list[Row]:
     return [(label, (picture.tobytes(),)) for label, picture in drawn]
 
 
-def load_official(path: Path, difficulty: str = "hard", processes: int | None = None) -> Dataset:
+def load_official(path: Path, difficulty: str = "hard", processes: Processes | None = None) -> Dataset:
     """The published folders, under ``path`` or ``path``/pathfinder32. The first 80 % in the order of the metadata are
     for training, then 10 % each for validation and test."""
     if difficulty not in FOLDERS:
@@ -64,8 +68,8 @@ def load_official(path: Path, difficulty: str = "hard", processes: int | None = 
     parts = {name: pictures[len(pictures) * a // 100 : len(pictures) * b // 100] for name, (a, b) in SHARES.items()}
     recipe = {"version": VERSION, "difficulty": difficulty, "sources": stamp(pictures)}
     rows = {name: partial(read_pictures, part, processes) for name, part in parts.items()}
-    splits = stored(Sequences, "lra-pathfinder", recipe, rows)
-    return dataset("lra-pathfinder", splits, sources=recipe["sources"], difficulty=difficulty)
+    splits, content = stored(Sequences, "lra-pathfinder", recipe, rows)
+    return dataset("lra-pathfinder", splits, content=content, difficulty=difficulty)
 
 
 def dataset(name: str, splits: dict[str, Sequences], **more: object) -> Dataset:

@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from lrpe.data.cache import prepared
+from lrpe.data.cache import content_hash, prepared
 from lrpe.data.dataset import Draw, Sample
+from lrpe.typed import Range
 
 Row = tuple[int, tuple[bytes, ...]]  # a label, and one sequence of ids below 256 or two
+Size = Annotated[int, Range(1, 10**9)]  # samples of a split
 Same = TypeVar("Same", bound="Labelled")
 
 
@@ -63,15 +65,15 @@ class Pairs(Labelled):
 
 def stored(
     kind: type[Same], name: str, recipe: dict[str, Any], splits: Mapping[str, Callable[[], Iterable[Row]]]
-) -> dict[str, Same]:
-    """Splits that are written to the cache once, and read from there as memory maps."""
+) -> tuple[dict[str, Same], str]:
+    """Return splits that are written to the cache once and read from there as memory maps, and a hash of them all."""
 
     def build(folder: Path) -> None:
         for split, rows in splits.items():
             write(folder / split, rows())
 
     folder = prepared(name, recipe, build)
-    return {split: read(kind, folder / split) for split in splits}
+    return {split: read(kind, folder / split) for split in splits}, content_hash(folder)
 
 
 def held(kind: type[Same], rows: Iterable[Row]) -> Same:

@@ -11,17 +11,18 @@ from lrpe.data.dataset import Dataset
 from lrpe.data.embedded import Module, fingerprint, standard_library
 from lrpe.data.entry import Entry
 from lrpe.errors import require
+from lrpe.typed import Count
 
 PACKAGES, FILES = 10, 12  # so many packages at most, each with so many files or more
 SHARES = {"validation": 0, "test": 1}  # of the five that the files of a package fall into; the rest is for training
 
 
-def load(length: int = 1024) -> Dataset:
+def load(length: Count = 1024) -> Dataset:
     """Passages of ``length`` bytes, as many of one package as of another; no file is in two splits."""
     require_length(length)
     packages = large_packages()
     splits = {name: held(Sequences, balanced(packages, name, length)) for name in ("train", "validation", "test")}
-    known = byte_facts(splits, list(packages), sha256=fingerprint())
+    known = byte_facts(splits, list(packages), content=fingerprint())
     return Dataset("stdlib-packages", {**splits}, known, partial(show_with, list(packages)))
 
 

@@ -7,16 +7,19 @@ import numpy as np
 
 from lrpe.data.arena.byte_text import byte_facts, require_length, show_with
 from lrpe.data.arena.passages import passages
-from lrpe.data.arena.sequences import Pairs, Row, held
+from lrpe.data.arena.sequences import Pairs, Row, Size, held
 from lrpe.data.dataset import Dataset
 from lrpe.data.embedded import fingerprint, standard_library
 from lrpe.data.entry import Entry
 from lrpe.errors import require
+from lrpe.typed import Count, Seed
 
 LABELS = ("two modules", "one module")
 
 
-def load(length: int = 1024, train: int = 16_000, validation: int = 1_000, test: int = 1_000, seed: int = 0) -> Dataset:
+def load(
+    length: Count = 1024, train: Size = 16_000, validation: Size = 1_000, test: Size = 1_000, seed: Seed = 0
+) -> Dataset:
     """Pairs of passages of ``length`` bytes; every second pair comes from one module. No module is in two splits."""
     require_length(length)
     sizes = {"train": train, "validation": validation, "test": test}
@@ -25,7 +28,7 @@ def load(length: int = 1024, train: int = 16_000, validation: int = 1_000, test:
         name: held(Pairs, pairs(modules_of(name, length), size, np.random.default_rng((seed, number))))
         for number, (name, size) in enumerate(sizes.items())
     }
-    known = byte_facts(splits, LABELS, sha256=fingerprint(), seed=seed)
+    known = byte_facts(splits, LABELS, content=fingerprint(), seed=seed)
     return Dataset("stdlib-pairs", {**splits}, known, partial(show_with, LABELS))
 
 

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from lrpe.data.cache import hash_files
+from lrpe.data.cache import digest, hash_files
 from lrpe.data.dataset import Dataset, Rows, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.glue.tasks import TASKS, GlueTask
 from lrpe.data.reading import read_lines
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, require, require_extras
 
 BROKEN = 0.01  # the share of lines that may be broken; QQP has a few
 Column = str | int
 
 
-def load_glue(path: Path, task: str, splits: tuple[str, ...] | None = None) -> Dataset:
+def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> Dataset:
     """A task from GLUE's folder or from its own: sentences and labels, as they stand in the files.
 
     Every split of the task is read that has a file, and ``splits`` have to have one.
@@ -39,7 +39,7 @@ def load_glue(path: Path, task: str, splits: tuple[str, ...] | None = None) -> D
         "metric": about.metric,
         "balance": {split: balance(rows, about) for split, rows in found.items()},
         "broken lines": counts,
-        "sha256": hash_files(*files),
+        "content": hash_files(*files),
     }
     return Dataset(
         f"glue-{task}", {name: Rows(rows) for name, rows in found.items()}, facts, partial(show, about=about)
@@ -121,6 +121,7 @@ HUB_SPLITS |= {"validation_mismatched": "mismatched"}
 
 def load_from_hub(task: str) -> Dataset:
     """The same from the Hugging Face hub (nyu-mll/glue): data, no code."""
+    require_extras("Reading data of the hub", "hub")
     from datasets import load_dataset  # type: ignore[import-not-found]
 
     about = TASKS[task]
@@ -133,7 +134,12 @@ def load_from_hub(task: str) -> Dataset:
             for row in found[name]
         ]
         splits[HUB_SPLITS[name]] = Rows(rows)
-    facts = {"labels": 1 if about.regression else len(about.labels), "metric": about.metric, "from": "nyu-mll/glue"}
+    facts = {
+        "labels": 1 if about.regression else len(about.labels),
+        "metric": about.metric,
+        "from": "nyu-mll/glue",
+        "content": digest({name: split.rows for name, split in splits.items()}),
+    }
     return Dataset(f"glue-{task}", dict(sorted(splits.items(), reverse=True)), facts, partial(show, about=about))
 
 
@@ -150,7 +156,7 @@ ENTRIES = tuple(
         "see gluebenchmark.com: each task has its own",
         "https://gluebenchmark.com/tasks",
         f"{task.folder}/{{{','.join(name for _, name in task.files)}}}, plain or gzipped",
-        partial(load_glue, task=task.name),
+        partial(load_glue, task.name),
         partial(load_from_hub, task.name),
     )
     for task in TASKS.values()

@@ -14,13 +14,14 @@ from lrpe.data.entry import Entry
 from lrpe.data.glue.docstrings import Docstring, docstrings
 from lrpe.data.glue.glue import show
 from lrpe.data.glue.tasks import TASKS
+from lrpe.typed import Seed
 
 Maker = Callable[[Sequence[Docstring], np.random.Generator], Iterator[Sample]]
 CODES_AND_TREES = ("encodings", "email", "xml", "html", "json", "codecs", "csv", "string", "textwrap", "re", "ast")
 CODES_AND_TREES += ("tokenize", "gettext", "locale", "unicodedata", "configparser", "plistlib", "argparse", "optparse")
 
 
-def load(task: str, seed: int = 0) -> Dataset:
+def load(task: str, seed: Seed = 0) -> Dataset:
     """The stand-in for a task of GLUE, drawn from a seed; the labels are balanced as far as they can be."""
     about = TASKS[task]
     rows: dict[str, list[Sample]] = {}
@@ -32,7 +33,7 @@ def load(task: str, seed: int = 0) -> Dataset:
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
-        "sha256": fingerprint(),
+        "content": fingerprint(),
         "stands in for": f"GLUE {about.folder}",
     }
     splits = {name: Rows(found) for name, found in rows.items()}

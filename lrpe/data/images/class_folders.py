@@ -1,11 +1,11 @@
 """Images in a folder for each class: ImageNet-1k, and any tree of the same kind."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from PIL import Image, UnidentifiedImageError
 
@@ -13,9 +13,11 @@ from lrpe.data.dataset import Dataset, Draw, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.images.augment import Augment, center
 from lrpe.errors import LrpeError, require
+from lrpe.typed import Range
 
 KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
 SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
+Side = Annotated[int, Range(1, 4096)]  # pixels
 IN_A_ROW = 20  # damaged files, and then it is not a damaged file but a damaged dataset
 
 
@@ -51,7 +53,7 @@ class ImageFiles:
         return self.augment(image, self.size, draw.generator())
 
 
-def load_images(path: Path, size: int = 224, augment: Augment | None = Augment(), name: str = "images") -> Dataset:  # noqa: B008
+def load_images(path: Path, size: Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
     """The images under train/CLASS/ and val/CLASS/, or under CLASS/ alone, of which one in ten is for validation."""
     require(path.is_dir(), f"Images lie in a folder for each class; {str(path)!r} is no folder.")
     named = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
@@ -71,8 +73,12 @@ def load_images(path: Path, size: int = 224, augment: Augment | None = Augment()
         split: ImageFiles([f for f, _ in files], [n for _, n in files], size, augment if split == "train" else None)
         for split, files in found.items()
     }
-    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "files": fingerprint(path, found)}
-    return Dataset(name, splits, facts, partial(show, classes=classes))  # type: ignore[arg-type]
+    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "content": fingerprint(path, found)}
+    return Dataset("images", splits, facts, partial(show, classes=classes))  # type: ignore[arg-type]
+
+
+def load_imagenet(path: Path, size: Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
+    return replace(load_images(path, size, augment), name="imagenet")
 
 
 Files = list[tuple[Path, int]]
@@ -117,7 +123,7 @@ ENTRIES = (
         "research use only; see image-net.org",
         "https://image-net.org/challenges/LSVRC/2012",
         LAYOUT,
-        partial(load_images, name="imagenet"),
+        load_imagenet,
     ),
     Entry(
         "images",

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from lrpe.data.text.folder import SPLIT_NAMES
-from lrpe.data.text.source import Document, Source, joined, share
+from lrpe.data.text.source import Document, Every, Source, joined, share
 from lrpe.data.text.text_dataset import TextDataset, text_dataset, text_entry
-from lrpe.errors import LrpeError, require
+from lrpe.data.text.tokenizer import Tokenizer
+from lrpe.errors import LrpeError, require, require_extras
+from lrpe.typed import Count
 
 
 class Repository(NamedTuple):
@@ -95,27 +98,26 @@ def asking(where: Repository) -> Iterator[None]:
 
 
 def import_datasets() -> ModuleType:
-    try:
-        import datasets  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise LrpeError(
-            "Data of the hub is read by `datasets`, which is not installed: pip install 'lrpe[hub]'. Or get the files "
-            "(.txt, .jsonl) and name them as the dataset `text`."
-        ) from error
+    require_extras("Reading data of the hub", "hub")
+    import datasets  # type: ignore[import-not-found]
+
     return datasets
 
 
 def load(
+    name: str,
     repository: str | Sequence[str],
-    name: str = "hub-text",
-    tokenizer: Any = "bpe:32000",
-    length: int = 512,
+    tokenizer: str | Tokenizer = "bpe:32000",
+    length: Count = 512,
     packed: bool = False,
-    **reading: Any,
+    column: str = "text",
+    every: Every = 1000,
+    limit: Count | None = None,
+    streaming: bool = True,
 ) -> TextDataset:
-    """One dataset of the hub, or several, one after the other; what else is given is for ``hub_source``."""
+    """Return one dataset of the hub, or several, one after the other; see ``hub_source`` for how rows are read."""
     names = [repository] if isinstance(repository, str) else list(repository)
-    sources = [hub_source(each, name, **reading) for each in names]
+    sources = [hub_source(each, name, column, every, limit, streaming) for each in names]
     return text_dataset(joined(name, sources), tokenizer, length, packed)
 
 
@@ -127,6 +129,6 @@ ENTRIES = (
         source="https://huggingface.co/datasets",
         layout=None,
         load=None,
-        hub=load,
+        hub=partial(load, "hub-text"),
     ),
 )

@@ -3,7 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from lrpe.typed import Range
+
+Every = Annotated[int, Range(3)]  # of so many documents one is for validation, one for the test, the rest for training
 
 
 class Document(NamedTuple):

@@ -3,31 +3,45 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from lrpe.data.embedded import fingerprint, standard_library
 from lrpe.data.text.documents import SUFFIXES
 from lrpe.data.text.folder import folder_source
 from lrpe.data.text.hub import load as load_hub
-from lrpe.data.text.source import Document, Source, joined
+from lrpe.data.text.source import Document, Every, Source, joined
 from lrpe.data.text.text_dataset import TextDataset, text_dataset, text_entry
+from lrpe.data.text.tokenizer import Tokenizer
 from lrpe.errors import require
+from lrpe.typed import Count
 
 FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
 PARTS = ("wikipedia", "books")
 WIKIPEDIA, PG19 = "wikimedia/wikipedia:20231101.en", "emozilla/pg19"  # of the hub
 
 
-def load_folder(name: str, path: Path, tokenizer: Any = "bpe:8192", every: int = 20, **options: Any) -> TextDataset:
-    return text_dataset(folder_source(path, name, every), tokenizer, **options)
+def load_folder(
+    name: str,
+    path: Path,
+    tokenizer: str | Tokenizer = "bpe:8192",
+    every: Every = 20,
+    length: Count = 512,
+    packed: bool = False,
+) -> TextDataset:
+    return text_dataset(folder_source(path, name, every), tokenizer, length, packed)
 
 
-def load_wikibook(path: Path, tokenizer: Any = "bpe:50265", every: int = 1000, **options: Any) -> TextDataset:
+def load_wikibook(
+    path: Path,
+    tokenizer: str | Tokenizer = "bpe:50265",
+    every: Every = 1000,
+    length: Count = 512,
+    packed: bool = False,
+) -> TextDataset:
     """As many entries as RoBERTa's vocabulary has; "hub:roberta-base" is that one itself."""
     missing = [part for part in PARTS if not (path / part).is_dir()]
     require(not missing, f"Wikibook is a folder with {' and '.join(PARTS)}; {str(path)!r} has no {', '.join(missing)}.")
     sources = [folder_source(path / part, part, every) for part in PARTS]
-    return text_dataset(joined("wikibook", sources), tokenizer, **options)
+    return text_dataset(joined("wikibook", sources), tokenizer, length, packed)
 
 
 def library_source() -> Source:
@@ -39,8 +53,8 @@ def read_library() -> Iterator[Document]:
     return (Document(module.split, module.text) for module in standard_library())
 
 
-def load_library(tokenizer: Any = "bytes", **options: Any) -> TextDataset:
-    return text_dataset(library_source(), tokenizer, **options)
+def load_library(tokenizer: str | Tokenizer = "bytes", length: Count = 512, packed: bool = False) -> TextDataset:
+    return text_dataset(library_source(), tokenizer, length, packed)
 
 
 ENTRIES = (
@@ -59,7 +73,7 @@ ENTRIES = (
         source="https://www.gutenberg.org; on the hub PG-19, 28,752 of its books from before 1919",
         layout=f"a book a file: {FILES}",
         load=partial(load_folder, "books"),
-        hub=partial(load_hub, PG19, name="books"),
+        hub=partial(load_hub, "books", PG19),
     ),
     text_entry(
         name="wikibook",
@@ -68,7 +82,7 @@ ENTRIES = (
         source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or both of the hub",
         layout=f"wikipedia/ and books/, each with {FILES}",
         load=load_wikibook,
-        hub=partial(load_hub, (WIKIPEDIA, PG19), name="wikibook", tokenizer="bpe:50265"),
+        hub=partial(load_hub, "wikibook", (WIKIPEDIA, PG19), tokenizer="bpe:50265"),
     ),
     text_entry(
         name="stdlib",

@@ -1,11 +1,10 @@
 """A source of documents, a tokeniser and a length: a dataset for language models."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from lrpe.data.cache import digest, prepared
+from lrpe.data.cache import content_hash, digest, prepared
 from lrpe.data.dataset import Dataset, Sample
 from lrpe.data.entry import Entry
 from lrpe.data.text.choose_tokenizer import choose_tokenizer
@@ -15,6 +14,7 @@ from lrpe.data.text.tokenise import write_streams
 from lrpe.data.text.tokenizer import Tokenizer
 from lrpe.data.text.windows import Windows
 from lrpe.errors import require, unknown_name
+from lrpe.typed import Count, read_json
 
 VERSION = 1  # of what is written
 
@@ -35,7 +35,7 @@ class TextDataset(Dataset):
 
 
 def text_dataset(
-    source: Source, tokenizer: str | Tokenizer = "bpe:8192", length: int = 512, packed: bool = False
+    source: Source, tokenizer: str | Tokenizer = "bpe:8192", length: Count = 512, packed: bool = False
 ) -> TextDataset:
     """Tokenise a source, on the first call, and cut it into windows of ``length`` tokens.
 
@@ -48,10 +48,11 @@ def text_dataset(
     require("train" in streams, f"{source.name} has no document with text in it that is for training.")
     splits = {name: Windows(stream, length, packed=packed) for name, stream in streams.items()}
     facts = {
-        "splits": json.loads((folder / "facts.json").read_text(encoding="utf-8")),
+        "splits": read_json(folder / "facts.json", dict),
         "vocabulary": len(chosen),
         "tokenizer": chosen.fingerprint(),
         "source": digest(source.identity),
+        "content": content_hash(folder),
     }
     return TextDataset(name=source.name, splits=splits, facts=facts, show=partial(show, chosen), tokenizer=chosen)
 

@@ -5,7 +5,6 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from lrpe.data.cache import hash_files
 from lrpe.data.entry import Entry
@@ -14,7 +13,9 @@ from lrpe.data.text.folder import find_files, split_by_name
 from lrpe.data.text.hub import hub_source
 from lrpe.data.text.source import Document, Source
 from lrpe.data.text.text_dataset import TextDataset, text_dataset, text_entry
+from lrpe.data.text.tokenizer import Tokenizer
 from lrpe.errors import require
+from lrpe.typed import Count
 
 LAYOUT = "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens (or .txt, .raw; each may be gzipped)"
 
@@ -69,15 +70,19 @@ def ends_with_title(lines: list[str]) -> bool:
     return len(words) >= 3 and words[0] == words[-1] == "=" and words[1] != "="
 
 
-def load(name: str, path: Path, tokenizer: Any = "words", **options: Any) -> TextDataset:
-    return text_dataset(wikitext_source(path, name), tokenizer, **options)
+def load(
+    name: str, path: Path, tokenizer: str | Tokenizer = "words", length: Count = 512, packed: bool = False
+) -> TextDataset:
+    return text_dataset(wikitext_source(path, name), tokenizer, length, packed)
 
 
-def load_from_hub(name: str, repository: str, tokenizer: Any = "words", **options: Any) -> TextDataset:
+def load_from_hub(
+    name: str, repository: str, tokenizer: str | Tokenizer = "words", length: Count = 512, packed: bool = False
+) -> TextDataset:
     """The same from the hub, where a row is a line."""
     rows = hub_source(repository, name)
     source = Source(name, {"articles": rows.identity}, lambda: gather_articles(rows.documents()))
-    return text_dataset(source, tokenizer, **options)
+    return text_dataset(source, tokenizer, length, packed)
 
 
 def entry(name: str, size: str, repository: str) -> Entry:
