@@ -67,8 +67,9 @@ def main() -> None:
         print("A small Llama learns a little, with its own attention:")
         train(model, text, args.steps, rate)
     else:
-        model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32)
-        text, rate = AutoTokenizer.from_pretrained(args.model)(TEXT, return_tensors="pt").input_ids[0], 1e-4
+        model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(args.model, trust_remote_code=False)
+        text, rate = tokenizer(TEXT, return_tensors="pt").input_ids[0], 1e-4
 
     prompt = text[None, :64]
     with torch.no_grad():

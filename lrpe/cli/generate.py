@@ -38,7 +38,8 @@ class Generate:
         require(self.tokens >= 1, f"There is one token to write or more; got tokens={self.tokens}.")
         require(self.temperature >= 0, f"A temperature is 0 or more; got {self.temperature}.")
         source = Path(one(self.folder, "generate", "run"))
-        model, tokenizer = load_model(find_model(source)), AutoTokenizer.from_pretrained(find_tokenizer(source))
+        model = load_model(find_model(source))
+        tokenizer = AutoTokenizer.from_pretrained(find_tokenizer(source), trust_remote_code=False)
         if not isinstance(model, LrpeForCausalLM):
             raise LrpeError(f"{str(source)!r} holds a {type(model).__name__}, which writes no text.")
         ids = tokenizer(self.prompt or tokenizer.eos_token, return_tensors="pt", return_token_type_ids=False)

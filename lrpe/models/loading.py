@@ -1,6 +1,6 @@
 """Loading, beyond what transformers does: a damaged file is named, and a changed configuration holds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
+from transformers import PreTrainedModel
 
+from lrpe.encodings.precision import Precise
 from lrpe.errors import LrpeError
 from lrpe.models.block import Block, defined_tensors
 from lrpe.models.configuration import LrpeConfig
@@ -39,12 +41,70 @@ def damaged(where: Any) -> Path | str:
     return str(where)
 
 
-def check_found(model: nn.Module, info: Any, where: Any) -> None:
-    """A file that has not one weight of the blocks is of another model, whatever lies beside it."""
-    missing = info["missing_keys"]
-    blocks = [name for name, _ in model.named_parameters() if ".layers." in f".{name}"]
-    if blocks and all(name in missing for name in blocks):
+FULL_PRECISION = {"F32": torch.float32, "F64": torch.float64}  # as safetensors calls them
+
+
+def keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None:
+    """Give every tensor that defines an encoding the dtype that it has in the files, before they are read.
+
+    transformers casts what it reads to the dtype of the model's own tensor, so the float64 angles of a file would be
+    rounded to the float32 that constructors make. Tensors stored in less than float32 are left to be widened.
+    """
+    stored = _stored_dtypes(model, files)
+    for place, module in model.named_modules():
+        if isinstance(module, Precise):
+            own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+            for name, tensor in own:
+                dtype = stored.get(_trunk_name(model, f"{place}.{name}"))
+                if dtype is not None and tensor.is_floating_point():
+                    tensor.data = tensor.data.to(dtype)
+
+
+def _stored_dtypes(model: PreTrainedModel, files: Iterable[str]) -> dict[str, torch.dtype]:
+    """{name within the trunk: dtype} of the float32 and float64 tensors in safetensors files, from their headers."""
+    found = {}
+    for file in files:
+        with safe_open(file, "pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - it is no dictionary
+                dtype = FULL_PRECISION.get(tensors.get_slice(name).get_dtype())
+                if dtype is not None:
+                    found[_trunk_name(model, name)] = dtype
+    return found
+
+
+def _trunk_name(model: PreTrainedModel, name: str) -> str:
+    """A file of the trunk alone has its names without the prefix that they have in a model with a head."""
+    return name.removeprefix(f"{model.base_model_prefix}.")
+
+
+def check_found(model: PreTrainedModel, info: Any, where: Any, stored: LrpeConfig) -> None:
+    """Refuse a file that lacks weights which a model of the ``stored`` configuration has.
+
+    A new head may be missing, and so may whatever a configuration that was changed on loading adds to the model.
+    """
+    if not info["missing_keys"]:
+        return
+    expected = _saved_names(model, stored)
+    lost = sorted(expected & set(info["missing_keys"]))
+    blocks = {name for name in expected if ".layers." in f".{name}"}
+    if blocks <= set(lost):
         raise LrpeError(f"The weights in {where} are of another model: not one of ours is among them.")
+    if lost:
+        shown = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
+        raise LrpeError(
+            f"{where} lacks {len(lost)} of the weights that its config.json promises: {shown}. Save or download them "
+            "again."
+        )
+
+
+def _saved_names(model: PreTrainedModel, stored: LrpeConfig) -> set[str]:
+    """The weights of this model that a file must have: all if it was saved from the same class, else the trunk's."""
+    trunk = model.base_model
+    same = type(model).__name__ in (stored.architectures or [])
+    with torch.device("meta"):
+        names = (type(model) if same else type(trunk))(stored).state_dict()
+    prefix = "" if same or trunk is model else f"{model.base_model_prefix}."
+    return {f"{prefix}{name}" for name in names}
 
 
 def stored_config(where: Any, options: dict[str, Any]) -> LrpeConfig | None:

@@ -111,7 +111,7 @@ def test_what_cannot_be_exported_is_named(saved, tmp_path):
     other = tmp_path / "llama"
     other.mkdir()
     (other / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(LrpeError, match="holds a llama model"):
+    with pytest.raises(LrpeError, match="holds a model of type 'llama'"):
         export(other, tmp_path / "out")
     assert main(["export", str(run)]) == 2
     assert main(["export", "--to", str(tmp_path / "out")]) == 2

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -167,6 +168,28 @@ def test_a_model_saved_in_bfloat16_comes_back_as_it_was(tmp_path):
     assert torch.equal(logits(loaded), logits(model))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_saving_is_exact_in_every_dtype(dtype, tmp_path):
+    model = LrpeForCausalLM(tiny_config(encoding={"name": "type2", **LEARNED}, feature_map="favor+")).to(dtype).eval()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            tensor.mul_(1 - 0.01 * torch.rand_like(tensor))  # so that float64 has digits beyond float32
+    model.save_pretrained(tmp_path)
+    loaded = LrpeForCausalLM.from_pretrained(tmp_path)
+    assert_same_tensors(model, loaded)
+    torch.testing.assert_close(logits(copy.deepcopy(loaded)), logits(model), rtol=0, atol=0)
+
+
+def test_float64_angles_of_a_bfloat16_model_keep_their_digits_under_another_head(tmp_path):
+    model = LrpeForCausalLM(tiny_config()).double()
+    with torch.no_grad():
+        model.model.layers[0].attention.encoding.matrix.angles.alpha.mul_(1 / 3)
+    model.to(torch.bfloat16).save_pretrained(tmp_path)
+    loaded = LrpeModel.from_pretrained(tmp_path)
+    assert loaded.layers[0].feed_forward.up_proj.weight.dtype == torch.bfloat16
+    assert_same_tensors(model.model.layers[0].attention.encoding, loaded.layers[0].attention.encoding)
+
+
 @pytest.mark.parametrize(
     ("auto", "cls"),
     [
@@ -299,6 +322,28 @@ def test_a_file_that_is_cut_short_is_refused_by_name(cls, kept, saved):
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(LrpeError, match=r"model\.safetensors"):
         cls.from_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    "lost", ["model.layers.1.attention.q_proj.weight", "model.embed_tokens.weight", "model.norm.bias"]
+)
+@pytest.mark.parametrize("cls", [LrpeForCausalLM, AutoModelForCausalLM, LrpeForSequenceClassification])
+def test_a_file_that_lacks_a_weight_of_the_trunk_is_refused(cls, lost, saved):
+    weights = load_file(saved / "model.safetensors")
+    del weights[lost]
+    save_file(weights, saved / "model.safetensors", {"format": "pt"})
+    with pytest.raises(LrpeError, match=rf"lacks \d of the weights that its config.json promises: .*{lost}"):
+        cls.from_pretrained(saved)
+
+
+def test_a_head_may_be_missing_from_a_file_of_another_head_alone(tmp_path):
+    model = perturbed(LrpeForSequenceClassification)
+    model.save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file({k: v for k, v in weights.items() if k not in HEAD}, tmp_path / "model.safetensors", {"format": "pt"})
+    assert_same_tensors(LrpeForTokenClassification.from_pretrained(tmp_path).model, model.model)
+    with pytest.raises(LrpeError, match="lacks 2 of the weights"):
+        LrpeForSequenceClassification.from_pretrained(tmp_path)
 
 
 def test_of_the_shards_the_one_that_is_cut_short_is_named(saved):
