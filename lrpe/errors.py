@@ -27,7 +27,7 @@ class StoppedError(Exception):
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
     """The error for a name that nobody has, with the nearest names that somebody has."""
-    names = sorted(known)
+    names, name = sorted(known), name if len(str(name)) <= 80 else f"{str(name)[:77]}..."
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")

@@ -78,7 +78,7 @@ class EncodingConfig:
             f"A position has one axis or more, and each turns a dimension or more; got axes={self.axes}, "
             f"head_dim={self.head_dim}.",
         )
-        require(self.heads is None or self.heads >= 1, f"heads is 1 or more, or None; got heads={self.heads}.")
+        check_sizes(self)
         require(0 <= self.seed < 2**64, f"A seed is 0 or more and below 2^64; got seed={self.seed}.")
         require(self.acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={self.acts!r}.")
         lookup("basis", self.basis, BASES)
@@ -147,6 +147,9 @@ TYPES: dict[Any, tuple[str, ...]] = {
 }
 
 
+LEAST = {"head_dim": 1, "heads": 1, "reflections": 0, "alternating": 0, "sines": 1, "realizations": 1}
+
+
 def check_types(config: EncodingConfig) -> None:
     """Each field has the type that it declares; JSON and command lines can bring others."""
     for kind, names in TYPES.items():
@@ -154,6 +157,17 @@ def check_types(config: EncodingConfig) -> None:
             value = getattr(config, name)
             fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
             require(fits, f"{name} of an encoding cannot be a {type(value).__name__}; got {name}={value!r}.")
+
+
+def check_sizes(config: EncodingConfig) -> None:
+    """Sizes are at least what an encoding needs, and no larger than any memory."""
+    for name, least in LEAST.items():
+        value = getattr(config, name)
+        fits = least <= value < 2**20 if isinstance(value, int) else name == "heads"  # which may be None
+        require(fits, f"{name} of an encoding is {least} or more, and below 2^20; got {name}={str(value)[:40]}.")
+    for r in config.decay or ():
+        number = isinstance(r, int | float) and not isinstance(r, bool)
+        require(number and 0 < r <= 1, f"A decay has one r with 0 < r ≤ 1 per head; got {config.decay}.")
 
 
 def check_scaling(config: EncodingConfig) -> None:

@@ -47,9 +47,8 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
 
         With ``labels``, the input itself and -100 where nothing is to be predicted, the loss of the next tokens.
         """
-        output = self.model(
-            input_ids, attention_mask, position_ids, past_key_values, inputs_embeds, use_cache=use_cache, **kwargs
-        )
+        given = (input_ids, attention_mask, position_ids, past_key_values, inputs_embeds)
+        output = self.model(*given, use_cache=use_cache, return_dict=True, **kwargs)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep  # -0: all
         logits = self.lm_head(output.last_hidden_state[:, kept])
         loss = None

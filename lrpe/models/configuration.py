@@ -1,47 +1,26 @@
 """LrpeConfig: a whole model in words and numbers, as Hugging Face's config.json."""
 
 import copy
-import math
 from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedConfig
-from transformers.activations import ACT2FN
 
 from lrpe.attention.decay import spread_decay
-from lrpe.attention.feature_map import FEATURE_MAPS
-from lrpe.attention.normalizer import NORMALIZERS
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.models.schema import FIELDS, check_fields, is_whole, read_object, shorten
 
 FORMAT = 1
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
 
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "feature_map": tuple(FEATURE_MAPS),
-    "normalizer": NORMALIZERS,
-    "absolute_positions": (None, "sinusoidal", "learned"),
-    "position_layout": ("sequence", "grid", "diagonal"),
-    "norm": ("rms", "layer", "batch"),
-    "norm_position": ("pre", "post"),
-    "pooling": ("mean", "last", "first"),
-}
-SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
-SIZES += ("intermediate_size", "max_position_embeddings", "patch_size", "num_channels", "num_labels")
-OPTIONAL_SIZES = ("image_size", "classifier_hidden_size")
-SWITCHES = ("causal", "embedding_norm", "gated", "attention_bias", "qkv_bias", "mlp_bias", "tie_word_embeddings")
-RATES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "drop_path_rate")
-OF_THE_LIBRARY = {
-    "model_type",
-    "auto_map",
-    "name_or_path",
-    "_name_or_path",
-    "_commit_hash",
-    "torch_dtype",
-    "num_labels",
-}
-OF_THE_LIBRARY |= {"attn_implementation", "output_attentions", "experts_implementation", "quantization_config"}
+_OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple here is as good as a list
+_FOLLOWING = ("num_key_value_heads", "head_dim")  # None is what follows from the other sizes
+_MOST_PARAMETERS = 2**40
+_ENCODING_FIELDS = [field.name for field in fields(EncodingConfig)]
 
 
 class LrpeConfig(PreTrainedConfig):
@@ -127,39 +106,77 @@ class LrpeConfig(PreTrainedConfig):
         format: int = FORMAT,
         **kwargs: Any,
     ):
-        fields = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
-        for name, value in fields.items():
+        given = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
+        given |= {name: list(given[name]) for name in _OF_LAYERS if isinstance(given[name], tuple)}
+        for name in kwargs:
+            if name not in FIELDS and not name.startswith("_"):
+                raise unknown_name("field of LrpeConfig", name, sorted(given))
+        check_fields({name: v for name, v in (given | kwargs).items() if v is not None or name not in _FOLLOWING})
+        for name, value in given.items():
             setattr(self, name, value)
         self.num_key_value_heads = num_attention_heads if num_key_value_heads is None else num_key_value_heads
-        self.head_dim = self.default_head_dim() if head_dim is None else head_dim
-        self.attention, self.encoding = (list(x) if isinstance(x, tuple) else x for x in (attention, encoding))
-        known = set(fields) | set(PreTrainedConfig().to_dict()) | OF_THE_LIBRARY
-        for name in kwargs:
-            if name not in known and not name.startswith("_"):
-                raise unknown_name("field of LrpeConfig", name, sorted(fields))
+        self.head_dim = self._default_head_dim() if head_dim is None else head_dim
         shared = ("tie_word_embeddings", "pad_token_id", "bos_token_id", "eos_token_id")  # older bases set these too
-        super().__init__(**kwargs | {name: fields[name] for name in shared})
+        super().__init__(**kwargs | {name: given[name] for name in shared})
         self.check()
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
+        """transformers' own, of any format up to this one; what the changes break is refused too."""
         found = super().from_dict(upgrade(config_dict), **kwargs)
         (found[0] if isinstance(found, tuple) else found).check()
         return found
 
+    @classmethod
+    def _dict_from_json_file(cls, json_file: Any) -> dict[str, Any]:
+        """transformers' own, which says no more of a damaged file than that it is no JSON."""
+        return cls._decode_special_floats(read_object(Path(json_file)))
+
     def check(self) -> None:
-        """Every law that the fields obey, before anything is built from them."""
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise unknown_name(name, str(getattr(self, name)), [str(choice) for choice in allowed])
-        self.check_numbers()
-        if self.hidden_act not in ACT2FN:
-            raise unknown_name("activation", self.hidden_act, list(ACT2FN))
+        """Raise ``LrpeError`` unless a model can be built from these fields."""
+        check_fields({name: getattr(self, name) for name in FIELDS if hasattr(self, name)})
+        self._check_sizes()
+        self._check_tokens()
+        self._check_images()
+        last = self.num_hidden_layers - 1
+        several = isinstance(self.attention, list) or isinstance(self.encoding, list)
+        for layer in range(last + 1) if several else sorted({0, last}):  # the last has the largest seed
+            self._check_layer(layer)
+
+    def _check_sizes(self) -> None:
         require(
             self.num_attention_heads % self.num_key_value_heads == 0,
             f"Every key head serves as many queries, so num_key_value_heads divides num_attention_heads; got "
             f"{self.num_key_value_heads} and {self.num_attention_heads}.",
         )
+        count = self.count_weights()
+        require(
+            count <= _MOST_PARAMETERS,
+            f"A model has at most 2^40 weights; these sizes ask for about {float(count):.1e}. Make them smaller.",
+        )
+        require(
+            self.absolute_positions != "sinusoidal" or self.hidden_size % (2 if self.image_size is None else 4) == 0,
+            f"Sines come in pairs, of each axis of an image; got hidden_size={self.hidden_size}. Take a multiple of "
+            "4, or another absolute_positions.",
+        )
+
+    def count_weights(self) -> int:
+        """About how many numbers a model of these sizes has."""
+        heads, width = self.num_attention_heads + self.num_key_value_heads, self.hidden_size
+        layer = 2 * heads * self.head_dim * width + 3 * width * self.intermediate_size + self.head_dim**2
+        patches = 0 if self.image_size is None else (self.image_size // self.patch_size) ** 2
+        ends = self.vocab_size + self.num_channels * self.patch_size**2 + (self.num_labels or 0) + patches
+        learned = self.max_position_embeddings if self.absolute_positions == "learned" else 0
+        return self.num_hidden_layers * layer + width * (ends + learned + 4 * (self.classifier_hidden_size or 0))
+
+    def _check_tokens(self) -> None:
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
+            value = getattr(self, name)
+            for token in value if isinstance(value, list) else [value]:
+                known = token is None or token < self.vocab_size
+                require(known, f"{name} is a token below vocab_size={self.vocab_size}; got {name}={value}.")
+
+    def _check_images(self) -> None:
         require(
             self.image_size is not None or self.position_layout == "sequence",
             f"Tokens of text stand in a sequence; position_layout={self.position_layout!r} is of images (image_size).",
@@ -168,34 +185,9 @@ class LrpeConfig(PreTrainedConfig):
             self.image_size is None or self.image_size % self.patch_size == 0,
             f"An image is cut into whole patches; got image_size={self.image_size}, patch_size={self.patch_size}.",
         )
-        for layer in range(self.num_hidden_layers):
-            self.check_layer(layer)
 
-    def check_numbers(self) -> None:
-        for name in (*SIZES, *(name for name in OPTIONAL_SIZES if getattr(self, name) is not None)):
-            require(
-                is_whole(getattr(self, name), 1),
-                f"{name} is a whole number of 1 or more; got {name}={getattr(self, name)!r}.",
-            )
-        for name in RATES:
-            value = getattr(self, name)
-            require(is_number(value) and 0 <= value < 1, f"{name} is a rate in [0, 1); got {value!r}.")
-        for name in ("norm_eps", "initializer_range"):
-            value = getattr(self, name)
-            require(is_number(value) and value > 0, f"{name} is a number above 0; got {value!r}.")
-        for name in SWITCHES:
-            allowed = (True, False, None) if name in ("causal", "qkv_bias") else (True, False)
-            require(getattr(self, name) in allowed, f"{name} is one of {allowed}; got {getattr(self, name)!r}.")
-        require(is_whole(self.seed, 0), f"A seed is a whole number of 0 or more; got seed={self.seed!r}.")
-        for name in ("pad_token_id", "bos_token_id"):
-            value = getattr(self, name)
-            known = value is None or (is_whole(value, 0) and value < self.vocab_size)
-            require(known, f"{name} is a token below vocab_size={self.vocab_size}; got {value!r}.")
-
-    def default_head_dim(self) -> int:
+    def _default_head_dim(self) -> int:
         width, heads = self.hidden_size, self.num_attention_heads
-        if not (is_whole(width, 1) and is_whole(heads, 1)):
-            return 1  # and the check of sizes says what is wrong
         require(
             width % heads == 0,
             f"head_dim is hidden_size / num_attention_heads unless it is given; got hidden_size={width!r}, "
@@ -203,18 +195,20 @@ class LrpeConfig(PreTrainedConfig):
         )
         return width // heads
 
-    def check_layer(self, layer: int) -> None:
+    def _check_layer(self, layer: int) -> None:
         kind, encoding, decay = self.layer_attention(layer), self.layer_encoding(layer), self.layer_decay()
         if kind not in ("linear", "softmax"):
-            raise unknown_name("kind of attention", str(kind), ["linear", "softmax"])
+            raise unknown_name("kind of attention", kind, ["linear", "softmax"])
         require(
             decay is None or encoding.decay is None,
             f"The encoding of layer {layer} brings its own decay; pass decay=None beside it.",
         )
         require(
-            (decay is None and encoding.decay is None) or encoding.axes == 1,
-            "A decay counts steps along a sequence; position_layout='grid' has two axes. Pass decay=None.",
+            (decay is None and encoding.decay is None) or self.position_layout == "sequence",
+            f"A decay counts steps along a sequence, and position_layout={self.position_layout!r} is none. Pass "
+            "decay=None, and an encoding without one.",
         )
+        encoding.build()  # which checks what its fields say together
 
     @property
     def position_axes(self) -> int:
@@ -226,17 +220,14 @@ class LrpeConfig(PreTrainedConfig):
     def layer_encoding(self, layer: int) -> EncodingConfig:
         """The encoding of one layer."""
         choice = self.of_layer("encoding", layer)
-        require(
-            isinstance(choice, str | dict),
-            f"An encoding is a name, a dictionary, or a list with one of these for each layer; got {choice!r}.",
-        )
-        fields: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
-        name, axes = fields.pop("name", None), self.position_axes
-        given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | fields
-        given["length"] = fields.get("length") or self.max_position_embeddings
+        changes: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
+        name, axes = changes.pop("name", None), self.position_axes
+        require(isinstance(name, str | None), f"The name of an encoding is a text; got name={shorten(name)}.")
+        self._check_encoding_fields(changes)
+        given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | changes
+        given["length"] = self.max_position_embeddings if changes.get("length") is None else changes["length"]
         if name != "per":  # PermuteFormer's layers are alike
-            as_given = isinstance(self.encoding, list) and "seed" in fields
-            given["seed"] = fields.get("seed", self.seed) + (0 if as_given else 1000 * layer)
+            given["seed"] = self._layer_seed(changes, layer)
         if name is None:
             found = EncodingConfig.from_dict(given)
         else:
@@ -247,6 +238,23 @@ class LrpeConfig(PreTrainedConfig):
             f"head_dim={found.head_dim}, axes={found.axes}.",
         )
         return found
+
+    def _check_encoding_fields(self, changes: dict[str, Any]) -> None:
+        for field in changes:
+            if field not in _ENCODING_FIELDS:
+                raise unknown_name("field of EncodingConfig", field, _ENCODING_FIELDS)
+        heads = changes.get("heads")
+        require(
+            heads in (None, self.num_key_value_heads),
+            f"An encoding with heads of its own has one for each of {self.num_key_value_heads} key heads; got "
+            f"heads={shorten(heads)}.",
+        )
+
+    def _layer_seed(self, changes: dict[str, Any], layer: int) -> Any:
+        """Layers draw different values from one seed; the seed of an entry in a list is taken as it is."""
+        seed = changes.get("seed", self.seed)
+        as_given = isinstance(self.encoding, list) and "seed" in changes
+        return seed if as_given or not is_whole(seed) else seed + 1000 * layer
 
     def layer_decay(self) -> list[float] | None:
         """r of each key head, or None."""
@@ -280,24 +288,16 @@ class LrpeConfig(PreTrainedConfig):
         return settled
 
 
-def is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of a configuration of any older format as those of this one."""
     if not isinstance(values, dict):
-        raise LrpeError(f"A configuration is a JSON object; got {str(values)[:80]!r}.")
+        raise LrpeError(f"A configuration is a JSON object; got {shorten(values)}.")
     kind, version = values.get("model_type", "lrpe"), values.get("format", FORMAT)
     if kind != "lrpe":
-        raise LrpeError(f"This configuration is of model_type {kind!r}, not 'lrpe'. Load it by AutoConfig.")
+        raise LrpeError(f"This configuration is of model_type {shorten(kind)}, not 'lrpe'. Load it by AutoConfig.")
     require(
         isinstance(version, int) and version <= FORMAT,
-        f"This lrpe reads configurations up to format {FORMAT}; got format={version!r}. A newer lrpe wrote it.",
+        f"This lrpe reads configurations up to format {FORMAT}; got format={shorten(version)}. A newer lrpe wrote it.",
     )
     for number in range(version, FORMAT):
         require(number in UPGRADES, f"Configurations have format 1 or more; got format={number}.")

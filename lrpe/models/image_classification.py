@@ -27,7 +27,7 @@ class LrpeForImageClassification(LrpeClassificationModel):
         self, pixel_values: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any
     ) -> ImageClassifierOutput:
         """Logits (batch, num_labels) of images (batch, num_channels, height, width)."""
-        output = self.model(pixel_values=pixel_values, use_cache=False, **kwargs)
+        output = self.model(pixel_values=pixel_values, use_cache=False, return_dict=True, **kwargs)
         logits = self.classifier(pool(output.last_hidden_state, None, self.config.pooling))
         loss = None
         if labels is not None:

@@ -41,35 +41,24 @@ def damaged(where: Any) -> Path | str:
     return str(where)
 
 
-FULL_PRECISION = {"F32": torch.float32, "F64": torch.float64}  # as safetensors calls them
-
-
 def keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None:
-    """Give every tensor that defines an encoding the dtype that it has in the files, before they are read.
+    """Make those tensors float64 that define an encoding and are float64 in the files, before the files are read.
 
-    transformers casts what it reads to the dtype of the model's own tensor, so the float64 angles of a file would be
-    rounded to the float32 that constructors make. Tensors stored in less than float32 are left to be widened.
+    transformers casts what it reads to the dtype of the model's own tensor, so a file's float64 angles would be rounded
+    to the float32 that constructors make.
     """
-    stored = _stored_dtypes(model, files)
+    stored = {_trunk_name(model, name) for file in files for name in _float64_names(file)}
     for place, module in model.named_modules():
         if isinstance(module, Precise):
-            own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-            for name, tensor in own:
-                dtype = stored.get(_trunk_name(model, f"{place}.{name}"))
-                if dtype is not None and tensor.is_floating_point():
-                    tensor.data = tensor.data.to(dtype)
+            for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+                if _trunk_name(model, f"{place}.{name}") in stored:
+                    tensor.data = tensor.data.double()
 
 
-def _stored_dtypes(model: PreTrainedModel, files: Iterable[str]) -> dict[str, torch.dtype]:
-    """{name within the trunk: dtype} of the float32 and float64 tensors in safetensors files, from their headers."""
-    found = {}
-    for file in files:
-        with safe_open(file, "pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - it is no dictionary
-                dtype = FULL_PRECISION.get(tensors.get_slice(name).get_dtype())
-                if dtype is not None:
-                    found[_trunk_name(model, name)] = dtype
-    return found
+def _float64_names(file: str) -> list[str]:
+    """The float64 tensors of a safetensors file, from its header."""
+    with safe_open(file, "pt") as tensors:
+        return [name for name in tensors.keys() if tensors.get_slice(name).get_dtype() == "F64"]  # noqa: SIM118
 
 
 def _trunk_name(model: PreTrainedModel, name: str) -> str:

@@ -41,7 +41,8 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         **kwargs: Any,
     ) -> MaskedLMOutput:
         """Logits (batch, n, vocab_size). ``labels`` are the true tokens, and -100 where nothing was masked."""
-        output = self.model(input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, **kwargs)
+        given = (input_ids, attention_mask, position_ids)
+        output = self.model(*given, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         mask = None if attention_mask is None else attention_mask != 0
         logits = self.lm_head(self.dense_norm(self.act(self.dense(output.last_hidden_state)), mask))
         loss = None

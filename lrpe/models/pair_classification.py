@@ -43,5 +43,5 @@ class LrpeForPairClassification(LrpeClassificationModel):
         return SequenceClassifierOutput(loss, logits)
 
     def read(self, ids: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
-        hidden = self.model(ids, mask, **{"use_cache": False} | kwargs).last_hidden_state
+        hidden = self.model(ids, mask, return_dict=True, **{"use_cache": False} | kwargs).last_hidden_state
         return pool(hidden, mask, self.config.pooling)

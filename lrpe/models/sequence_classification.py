@@ -24,9 +24,8 @@ class LrpeForSequenceClassification(LrpeClassificationModel):
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Logits (batch, num_labels); ``labels`` are (batch,) integers, or numbers for a regression."""
-        output = self.model(
-            input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, **{"use_cache": False} | kwargs
-        )
+        options = {"use_cache": False, "inputs_embeds": inputs_embeds} | kwargs
+        output = self.model(input_ids, attention_mask, position_ids, return_dict=True, **options)
         logits = self.classifier(pool(output.last_hidden_state, attention_mask, self.config.pooling))
         loss = None
         if labels is not None:

@@ -23,9 +23,8 @@ class LrpeForTokenClassification(LrpeClassificationModel):
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Logits (batch, n, num_labels); ``labels`` are (batch, n) integers, and -100 for tokens without one."""
-        output = self.model(
-            input_ids, attention_mask, position_ids, inputs_embeds=inputs_embeds, **{"use_cache": False} | kwargs
-        )
+        options = {"use_cache": False, "inputs_embeds": inputs_embeds} | kwargs
+        output = self.model(input_ids, attention_mask, position_ids, return_dict=True, **options)
         logits = self.classifier(output.last_hidden_state)
         loss = None
         if labels is not None:

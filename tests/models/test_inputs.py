@@ -136,8 +136,8 @@ def test_batch_norm_of_many_tokens_does_not_overflow_in_half_precision():
         ({"gated": "no"}, "gated is one of"),
         ({"causal": "yes"}, "causal is one of"),
         ({"pad_token_id": 40}, "pad_token_id is a token below vocab_size=40"),
-        ({"encoding": 3}, "An encoding is a name, a dictionary, or a list"),
-        ({"seed": "a"}, "A seed is a whole number"),
+        ({"encoding": 3}, "encoding is a name, a dictionary, or a list"),
+        ({"seed": "a"}, "seed is a whole number"),
         ({"hidden_dropout_prob": "a"}, "hidden_dropout_prob is a rate"),
     ],
 )
