@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from lrpe.encodings.precision import Precise, compute_dtype, in_float64, keep
+from lrpe.encodings.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 from lrpe.encodings.scaling import Scaling
 from lrpe.errors import require
 
@@ -13,22 +13,22 @@ from lrpe.errors import require
 def geometric(count: int, dim: int, base: float = 10000.0) -> Tensor:
     """α_k = base^(-2k / dim), RoPE's and the listing's kind a. Type 2 takes count = dim/2, Type 1 count = dim."""
     require(base > 1, f"Geometric angles fall, so base > 1; got base={base}.")
-    return (base ** (-2 * torch.arange(count, dtype=torch.float64, device="cpu") / dim)).float()
+    return base ** (-2 * torch.arange(count, dtype=torch.float64, device="cpu") / dim)
 
 
 def linear(count: int, length: int) -> Tensor:
     """α_k = (π / 2·length) (k + 1) / count, the listing's kind b: the fastest makes a quarter turn over the length."""
-    return (quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64, device="cpu") / count).float()
+    return quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64, device="cpu") / count
 
 
 def harmonic(count: int, length: int) -> Tensor:
     """α_k = (π / 2·length) / (k + 1), the listing's kind c."""
-    return (quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64, device="cpu")).float()
+    return quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64, device="cpu")
 
 
 def constant(count: int, length: int) -> Tensor:
     """α_k = π / 2·length for every k, cosFormer's."""
-    return torch.full((count,), quarter_turn(length), dtype=torch.float64, device="cpu").float()
+    return torch.full((count,), quarter_turn(length), dtype=torch.float64, device="cpu")
 
 
 def quarter_turn(length: int) -> float:
@@ -37,7 +37,12 @@ def quarter_turn(length: int) -> float:
 
 
 class Angles(Precise):
-    """s ↦ s·α in float64, for α of shape (count,), shared by all heads, or (heads, count)."""
+    """s ↦ s·α in float64, for α of shape (count,), shared by all heads, or (heads, count).
+
+    A fixed α is a buffer in float64 whatever the model is cast to: rounded to float32, it would be off its formula by
+    0.01 at position 10⁶. A learned one is a parameter of the default dtype, at least float32. Both are loaded as the
+    file has them: an encoding saved when α was float32 still turns by that α.
+    """
 
     def __init__(
         self,
@@ -48,14 +53,22 @@ class Angles(Precise):
         base: float = 10000.0,
     ):
         super().__init__()
-        alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, device="cpu")
+        alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, dtype=torch.float64, device="cpu")
         require(alpha.ndim in (1, 2), f"α has shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
         require(alpha.is_floating_point(), f"α is real; got {alpha.dtype}.")
         self.alpha: Tensor
-        keep(self, "alpha", alpha.clone().to(torch.get_default_device(), compute_dtype(alpha.dtype)), learned)
+        alpha = alpha.detach().clone()
+        if learned:
+            keep(self, "alpha", alpha, learned)
+        else:
+            keep_exact(self, "alpha", alpha)
         self.scaling = scaling
         self.dim = dim or 2 * alpha.shape[-1]
         self.base = base
+
+    def exact_place(self, device: torch.device) -> tuple[torch.device, torch.dtype]:
+        """Keep a fixed α on the CPU if the device has no float64: angles are formed there anyway."""
+        return torch.device("cpu") if device.type in LACK_FLOAT64 else device, torch.float64
 
     @property
     def count(self) -> int:

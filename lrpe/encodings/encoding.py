@@ -9,7 +9,7 @@ from torch import Tensor
 from lrpe.encodings.alignment import Table, per_head, positions_for, tensors_of
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
+from lrpe.encodings.precision import Precise, compute_dtype, keep_exact, without_autocast
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 
@@ -93,7 +93,9 @@ class Encoding(PositionalEncoding):
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
         self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim
         self.acts, self.score_scale = acts, matrix.score_scale
-        self.register_buffer("decay", decay if decay is None else decay.float().to(torch.get_default_device()))
+        self.register_buffer("decay", None)
+        if decay is not None:
+            keep_exact(self, "decay", decay)
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> EncodingTable:
         with without_autocast(positions):

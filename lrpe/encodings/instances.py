@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lrpe.encodings.canonical import CanonicalForm, Primitive, itself, ones
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.precision import in_float64, normal
+from lrpe.encodings.precision import at_least_float32, in_float64, normal
 from lrpe.errors import LrpeError, require
 
 
@@ -202,7 +202,8 @@ class FamilyForm(CanonicalForm):
 def learned(*shape: int, head_dim: int, seed: int) -> nn.Parameter:
     """A table that is learned, first of variance 1/d."""
     require(min(shape) >= 1 and head_dim >= 1, f"Sizes are 1 or more; got {shape} for head_dim={head_dim}.")
-    return nn.Parameter(normal(*shape, seed=seed) / math.sqrt(head_dim))
+    value = normal(*shape, seed=seed) / math.sqrt(head_dim)
+    return nn.Parameter(value.to(at_least_float32(torch.get_default_dtype())))
 
 
 def clip(offsets: Tensor, max_distance: int) -> Tensor:

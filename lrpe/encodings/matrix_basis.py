@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.basis import Basis, Table
-from lrpe.encodings.precision import LACK_FLOAT64, in_float64, keep, normal
+from lrpe.encodings.precision import in_float64, keep, keep_exact, normal
 from lrpe.errors import LrpeError, require
 
 
@@ -44,19 +44,8 @@ class MatrixBasis(Basis):
     def __init__(self, P: Tensor):
         super().__init__(len(P))
         self.is_complex = P.is_complex()
-        home = torch.get_default_device()
         self.P: Tensor  # (d, d), or re above im: (2d, d)
-        self.register_buffer(
-            "P", self.carried(P).to(home, torch.float32 if home.type in LACK_FLOAT64 else torch.float64)
-        )
-
-    def _apply(self, fn, recurse=True):
-        """P stays float64 through ``.float()`` too: rounded, it would be unitary to float32's last digit only."""
-        exact = self.P
-        super()._apply(fn, recurse)
-        if self.P.dtype != exact.dtype and self.P.device.type not in LACK_FLOAT64:
-            self.P = exact.to(self.P.device)
-        return self
+        keep_exact(self, "P", self.carried(P))
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
         """A file of few digits holds a matrix that is nearly unitary; the nearest that is unitary takes its place."""

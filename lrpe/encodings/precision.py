@@ -12,8 +12,11 @@ LACK_FLOAT64 = {"mps"}  # kinds of device without float64 or complex numbers: th
 class Precise(nn.Module, ABC):
     """A module whose own tensors stay float32 (or float64) through ``.to(torch.bfloat16)``, ``.half()`` and the like.
 
-    A position times an angle needs all the digits it can get: rounding α to bf16 would change the encoding itself.
+    A position times an angle needs all the digits it can get: rounding α to bf16 would change the encoding itself. What
+    ``keep_exact`` has registered stays float64 through ``.float()`` too, wherever the device has float64.
     """
+
+    _exact: tuple[str, ...] = ()  # buffers that stay float64
 
     def _apply(self, fn, recurse=True):
         def precise(tensor: Tensor) -> Tensor:
@@ -24,14 +27,35 @@ class Precise(nn.Module, ABC):
                 return fn(tensor.float())
             return fn(tensor) if target.dtype.itemsize >= 4 else tensor.to(target.device)
 
-        return super()._apply(precise, recurse)
+        before = {name: self.get_buffer(name) for name in self._exact}
+        super()._apply(precise, recurse)
+        for name, exact in before.items():
+            moved = self.get_buffer(name)
+            device, dtype = self.exact_place(moved.device)
+            if (moved.device, moved.dtype) != (device, dtype):
+                self._buffers[name] = exact.to(device, dtype)
+        return self
+
+    def exact_place(self, device: torch.device) -> tuple[torch.device, torch.dtype]:
+        """Return where a tensor of ``keep_exact`` lives if the module is moved to ``device``, and its dtype there."""
+        return device, torch.float32 if device.type in LACK_FLOAT64 else torch.float64
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        for name, _ in (*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)):
+        """Bring a file's tensors to our precision first, or ``assign=True`` would bring in its bf16.
+
+        Their values are kept: an encoding loaded from a file of few digits is the encoding of those digits.
+        """
+        for name, own in (*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)):
             value = state_dict.get(prefix + name)
-            if value is not None and value.is_floating_point() and value.dtype.itemsize < 4:
-                state_dict[prefix + name] = value.float()  # or assign=True would bring a file's bf16 in
+            if value is not None and value.is_floating_point():
+                precise = own.dtype if name in self._exact else at_least_float32(value.dtype)
+                state_dict[prefix + name] = value.to(precise)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """float32 for float16, bfloat16 and the like; float32 and float64 as they are."""
+    return dtype if dtype.itemsize >= 4 else torch.float32
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -60,8 +84,19 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 
 def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
-    """Register ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer."""
+    """Register ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer.
+
+    It has the default dtype, or float32 if that has fewer digits, as the weights of other modules have. So a float64
+    model is in float64 when it is built to be loaded, and what it had learned comes back whole.
+    """
+    value = value.to(torch.get_default_device(), at_least_float32(torch.get_default_dtype()))
     if learned:
         module.register_parameter(name, nn.Parameter(value))
     else:
         module.register_buffer(name, value)
+
+
+def keep_exact(module: Precise, name: str, value: Tensor) -> None:
+    """Register ``value`` as a buffer in float64, whatever the module is cast to."""
+    module.register_buffer(name, value.to(*module.exact_place(torch.get_default_device())))
+    module._exact = (*module._exact, name)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lrpe.encodings.alignment import per_head
 from lrpe.encodings.encoding import PositionalEncoding, check_features
-from lrpe.encodings.precision import compute_dtype, in_float64, normal, without_autocast
+from lrpe.encodings.precision import compute_dtype, in_float64, keep, normal, without_autocast
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 
@@ -42,12 +42,16 @@ class StochasticEncoding(PositionalEncoding):
         require(min(sizes.values()) >= 1, f"SPE's sizes are 1 or more; got {sizes}.")
         self.head_dim, self.heads, self.sines, self.feature_dim = head_dim, heads, sines, realizations
         drawn = normal(3, heads, head_dim, sines, seed=seed)
-        self.freqs = nn.Parameter(drawn[0] - 4)
-        self.offsets = nn.Parameter(drawn[1].clone())
-        self.gains = nn.Parameter(2 * drawn[2] / drawn[2].norm(dim=-1, keepdim=True).sqrt())
-        self.gate = nn.Parameter(normal(heads, head_dim, seed=seed + 1))
+        self.freqs: Tensor
+        self.offsets: Tensor
+        self.gains: Tensor
+        self.gate: Tensor
         self.noise: Tensor
-        self.register_buffer("noise", normal(heads, head_dim, 2 * sines + 1, realizations, seed=seed + 2))
+        keep(self, "freqs", drawn[0] - 4, learned=True)
+        keep(self, "offsets", drawn[1].clone(), learned=True)
+        keep(self, "gains", 2 * drawn[2] / drawn[2].norm(dim=-1, keepdim=True).sqrt(), learned=True)
+        keep(self, "gate", normal(heads, head_dim, seed=seed + 1), learned=True)
+        keep(self, "noise", normal(heads, head_dim, 2 * sines + 1, realizations, seed=seed + 2), learned=False)
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> StochasticTable:
         dtype = compute_dtype(dtype)

@@ -78,6 +78,18 @@ def test_transformers_saves_and_loads_the_encoding(name, dtype, learned, tmp_pat
 
 
 @every
+def test_a_float64_model_comes_back_whole(name, tmp_path):
+    config = configure(name, 8, learned_angles=True, learned_basis=True, **NEEDED.get(name, {}))
+    model = TinyModel(TinyConfig(encoding=config.to_dict())).double().eval()
+    for tensor in model.encode.state_dict().values():
+        if tensor.is_floating_point():
+            tensor.mul_(1.1)  # has digits beyond float32
+    model.save_pretrained(tmp_path)
+    loaded = TinyModel.from_pretrained(tmp_path)
+    assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+@every
 def test_a_copy_is_equal_and_apart(name):
     encode = trained(name)
     before = outputs(encode, X)

@@ -76,9 +76,10 @@ def test_type_1_on_x_is_type_2_on_x_and_0(dim, s, seed):
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_names_in_the_family_stand_for_products(name):
     config = configure(name, 8, length=64)
-    product = encoding(
-        f"{config.basis}*{config.matrix}", 8, length=64, angles=config.angles, rotated=config.rotated, heads=None
-    )
+    same = {
+        field: getattr(config, field) for field in ("length", "angles", "learned_angles", "rotated", "heads", "seed")
+    }
+    product = encoding(f"{config.basis}*{config.matrix}", 8, **same)
     x = features(5, 8)
     assert torch.equal(product(x), make(name, 8)(x))
 

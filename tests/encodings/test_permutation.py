@@ -81,7 +81,7 @@ def test_permuteformer_as_published_draws_head_after_head_from_its_own_seed():
 def test_permuteformer_as_published_decays_by_sigmoid_of_3h_over_H_plus_2(heads):
     encode = encoding("per", 4, heads=heads)
     expected = [1 / (1 + math.exp(-(3 * h / heads + 2))) for h in range(heads)]
-    assert_close(encode.decay, torch.tensor(expected))
+    assert_close(encode.decay, torch.tensor(expected, dtype=torch.float64), rtol=1e-15, atol=0)
     assert encode.acts == "before"
 
 

@@ -78,7 +78,8 @@ def test_construction_under_a_low_default_dtype_changes_nothing(name, dtype):
     torch.set_default_dtype(dtype)
     try:
         assert_close(tensors(make(name, 8)), before, rtol=0, atol=0)
-        assert Angles(torch.ones(4)).alpha.dtype == torch.float32
+        assert Angles(torch.ones(4)).alpha.dtype == torch.float64
+        assert Angles(torch.ones(4), learned=True).alpha.dtype == torch.float32
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -94,6 +95,44 @@ def test_a_bf16_file_does_not_make_a_bf16_encoding(name, assign):
         if key != "basis.P":  # a matrix is made unitary again, see test_basis
             assert torch.equal(tensor, file[key].to(tensor.dtype))
     assert {t.dtype for t in file.values()} <= {torch.bfloat16, torch.int64}  # and the file is as it was
+
+
+CASTS = {
+    "float": lambda model: model.float(),
+    "half": lambda model: model.half(),
+    "bfloat16": lambda model: model.to(torch.bfloat16),
+    "double and float": lambda model: model.double().float(),
+    "meta and loaded": lambda model: reloaded(model, assign=False),
+    "meta and assigned": lambda model: reloaded(model, assign=True),
+}
+
+
+def reloaded(model, assign):
+    state = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    model = model.to("meta")
+    model = model if assign else model.to_empty(device="cpu")
+    model.load_state_dict(state, assign=assign)
+    return model
+
+
+@pytest.mark.parametrize("cast", CASTS)
+def test_rope_in_float64_is_its_formula_whatever_the_model_was_cast_to(cast):
+    s, x = torch.tensor([10**6, -(10**6), 3]), features(3, 64)
+    exact = [[position * 10000.0 ** (-2 * k / 64) for k in range(32)] for position in s.tolist()]
+    angle = torch.tensor(exact, dtype=torch.float64)
+    expected = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)
+    model = CASTS[cast](torch.nn.Sequential(make("rope", 64)))
+    assert_close(model[0](x, s), torch.view_as_real(expected).flatten(-2), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+def test_an_alpha_that_was_saved_in_float32_is_loaded_as_it_was_saved(assign):
+    encode = make("rope", 64)
+    old = {key: tensor.float() for key, tensor in encode.state_dict().items()}
+    encode.load_state_dict(old, assign=assign)
+    alpha = encode.matrix.angles.alpha
+    assert alpha.dtype == torch.float64
+    assert torch.equal(alpha, old["matrix.angles.alpha"].double())
 
 
 @every
@@ -132,7 +171,9 @@ def test_construction_on_a_device_without_float64_makes_no_float64_there(name):
             encode = make(name, 8)
     finally:
         LACK_FLOAT64.discard("meta")
-    assert {t.device.type for t in encode.state_dict().values()} <= {"meta"}
+    elsewhere = {key for key, tensor in encode.state_dict().items() if tensor.device.type != "meta"}
+    fixed = {key for key, _ in encode.named_buffers() if key.endswith("angles.alpha")}
+    assert elsewhere == fixed  # angles are formed on the CPU, so a fixed α stays there in float64
 
 
 @relative
