@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from lrpe.aligned import in_columns
+from lrpe.report.html import element
 from lrpe.report.table import Column, Place, laid_out
 from lrpe.whole import write_whole
 
@@ -37,12 +38,12 @@ class Style:
         return template.format(self.write(cell))
 
     def legend(self, rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-        """Return what the marks mean, and which rows have no place; nothing if no figure is marked."""
-        if not {column.place(row, ranked) for column in columns for row in rows} - {None}:
-            return ""
-        unranked = ", ".join(self.write(title) for row, title in rows.items() if row not in ranked)
-        meaning = f"{self.best.format('best')}, {self.second.format('second best')}"
-        return f"{meaning} (not ranked: {unranked})" if unranked else meaning
+        """Return what the marks that are used mean, and which rows have no place; nothing if no figure is marked."""
+        used = {column.place(row, ranked) for column in columns for row in rows}
+        known: dict[Place, str] = {"best": self.best.format("best"), "second": self.second.format("second best")}
+        meaning = ", ".join(words for place, words in known.items() if place in used)
+        unranked = "; ".join(self.write(title) for row, title in rows.items() if row not in ranked)
+        return f"{meaning} (not ranked: {unranked})" if meaning and unranked else meaning
 
 
 def as_text(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
@@ -82,9 +83,10 @@ def as_html(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> s
         f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cell}</td>" for cell in line)}</tr>'
         for title, *line in lines
     )
+    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     legend = _HTML.legend(rows, columns, ranked)
-    caption = f"<caption>{legend}</caption>\n" if legend else ""
-    return f"<table>\n{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    box = element("div", table, class_="table", tabindex="0")  # it scrolls, by the keyboard too
+    return box + (f'\n<p class="legend">{legend}</p>' if legend else "")
 
 
 def write_formats(file: Path, rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> None:

@@ -12,8 +12,7 @@ from lrpe.experiments.tables import title_of
 def notes_of(chosen: Chosen) -> list[str]:
     """What the figures are, in sentences."""
     cells = list({cell.name: cell for cell in chosen.cells()}.values())
-    used = "; ".join(sorted({f"{cell.column} from {cell.data.name}" for cell in cells}))
-    about = [*setting_notes(chosen), *given_note(cells), *own_note(chosen), f"Data: {used}.", *counts_note(chosen)]
+    about = [*setting_notes(chosen), *given_note(cells), *own_note(chosen), *counts_note(chosen)]
     return [*about, *scale_note(cells), *paper_note(chosen), *decay_note(chosen, cells), seed_note(chosen)]
 
 

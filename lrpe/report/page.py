@@ -1,25 +1,13 @@
-"""A static page of results: one file that needs no network, in light and dark."""
+"""A static page of results: one file that needs no network, in light and dark, on a desk and on a phone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from lrpe.report.picture import Spec, as_svg, save_picture
+from lrpe.report.html import element, facts, section, shared_style
+from lrpe.report.picture import Spec, as_svg, narrowed, save_picture
 from lrpe.whole import write_whole
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1.5rem 0; display: block; overflow-x: auto; }
-th, td { padding: .3rem .8rem; text-align: right; white-space: nowrap; }
-tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
-th[scope=row], th[scope=col]:first-child { text-align: left; font-weight: normal; }
-figure { margin: 1.5rem 0; background: white; border-radius: 6px; padding: .5rem; overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; }
-figcaption { color: #333; font-size: .9rem; }
-pre, code { overflow-wrap: anywhere; white-space: pre-wrap; font-size: .9rem; }
-details { margin: .5rem 0; }
-"""
 
 
 def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
@@ -27,36 +15,61 @@ def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
     body = "\n".join(filter(None, parts))
     text = f"""<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title><style>{STYLE}</style></head>
-<body><main><h1>{escape(title)}</h1>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>{shared_style()}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1></header>
+<main>
 {body}
-</main></body></html>
+</main>
+</body>
+</html>
 """
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, text)
     return file
 
 
-def heading(text: str) -> str:
-    return f"<h2>{escape(text)}</h2>"
-
-
-def paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
-
-
 def picture(spec: Spec, file: Path, caption: str) -> str:
-    """A picture with what it shows, saved as SVG and PNG as well; nothing where it cannot be drawn."""
+    """Save a picture as SVG and PNG and return it as a figure; nothing where it cannot be drawn.
+
+    A figure has a second drawing for phones, on which the first one's letters would be too small to read.
+    """
     save_picture(spec, file)
-    svg = as_svg(spec)
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" if svg else ""
+    drawings = {"wide": as_svg(spec), "narrow": as_svg(narrowed(spec))}
+    if drawings["wide"] is None:
+        return ""
+    shown = "".join(
+        element("div", svg or "", class_=kind, role="img", aria_label=caption) for kind, svg in drawings.items()
+    )
+    return element("figure", f"{shown}<figcaption>{escape(caption)}</figcaption>")
 
 
-def made_by(command: str) -> str:
-    return f"<p>Made by <code>{escape(command)}</code>.</p>"
+def pictures(found: Iterable[str], small: bool = False) -> str:
+    """Return figures side by side where there is room for it."""
+    drawn = list(filter(None, found))
+    return element("div", "\n".join(drawn), class_="figures small" if small else "figures") if drawn else ""
 
 
-def folded(summary: str, text: str) -> str:
-    """Text that is shown when it is asked for."""
-    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+def beside(table: str, drawn: str) -> str:
+    """Return a table and its pictures, side by side where both have room."""
+    return element("div", element("div", table, class_="scores") + drawn, class_="beside")
+
+
+def provenance(mark: dict[str, Any], command: str, *more: str) -> str:
+    """Return the section that says what made the page, when and where; ``more`` is HTML below it."""
+    changed = ", with changes that are not committed" if mark["dirty"] else ""
+    versions = ", ".join(f"{name} {number or 'missing'}" for name, number in mark["versions"].items())
+    known = {
+        "Command": command,
+        "Date": mark["date"],
+        "Commit": f"{(mark['commit'] or 'unknown')[:12]}{changed}",
+        "Machine": f"{mark['machine']}, {mark['system']}",
+        "Software": f"Python {mark['python']}, {versions}",
+    }
+    return section("How this page was made", [facts(known), *more])

@@ -1,11 +1,31 @@
 """Pictures as Vega-Lite specifications, drawn to SVG and PNG without a browser."""
 
+import json
+import math
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from lrpe.whole import write_whole
 
 Spec = dict[str, Any]
+
+INK, SOFT, LINE = "#1c1d1f", "#55585e", "#d9d9d4"  # style.css replaces them by those of the page around a picture
+NARROW = 330  # of a phone's width, with the labels
+_FONT = "system-ui, sans-serif"
+_LEGEND = {"labelColor": INK, "labelFontSize": 13, "labelFont": _FONT, "labelLimit": 260, "title": None}
+_AXIS = {"domainColor": LINE, "gridColor": LINE, "tickColor": LINE, "gridOpacity": 0.7, "labelOverlap": True}
+_AXIS |= {"labelColor": SOFT, "labelFontSize": 12, "labelFont": _FONT, "labelFlush": False}
+_AXIS |= {"titleColor": SOFT, "titleFontSize": 12, "titleFont": _FONT, "titleFontWeight": "normal", "titlePadding": 10}
+_TITLE = {"anchor": "start", "offset": 12, "fontSize": 15, "color": INK, "subtitleFontSize": 12, "subtitleColor": SOFT}
+_CONFIG = {
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": _AXIS,
+    "legend": _LEGEND,
+    "title": _TITLE,
+}
 
 
 def as_svg(spec: Spec) -> str | None:
@@ -14,7 +34,7 @@ def as_svg(spec: Spec) -> str | None:
         import vl_convert
     except ImportError:
         return None
-    return vl_convert.vegalite_to_svg(spec)
+    return vl_convert.vegalite_to_svg(_themed(spec))
 
 
 def save_picture(spec: Spec, file: Path) -> list[Path]:
@@ -22,9 +42,48 @@ def save_picture(spec: Spec, file: Path) -> list[Path]:
     svg = as_svg(spec)
     if svg is None:
         return []
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(_with_ending(file, ".svg"), svg)
+    write_whole(_with_ending(file, ".png"), as_png(spec))
+    return [_with_ending(file, ".svg"), _with_ending(file, ".png")]
+
+
+def as_png(spec: Spec) -> bytes:
     import vl_convert
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file.with_suffix(".svg"), svg)
-    write_whole(file.with_suffix(".png"), vl_convert.vegalite_to_png(spec, scale=2))
-    return [file.with_suffix(".svg"), file.with_suffix(".png")]
+    return vl_convert.vegalite_to_png(_themed(spec), scale=2)
+
+
+def narrowed(spec: Spec) -> Spec:
+    """Return the picture for a phone: as wide as its page, with the legend below."""
+    legend = _LEGEND | {"orient": "bottom", "columns": 3}
+    return spec | {"width": NARROW, "autosize": {"type": "fit-x", "contains": "padding"}, "config": {"legend": legend}}
+
+
+def file_name(*parts: str) -> str:
+    """Return a file's name of these words: letters, digits, dots and hyphens, whatever the words hold."""
+    kept = (re.sub(r"[^\w.]+", "-", part.replace("*", "-times-"), flags=re.ASCII).strip("-.")[:60] for part in parts)
+    return "-".join(filter(None, kept))
+
+
+def powers_of_ten(values: Iterable[float]) -> Spec:
+    """Return a logarithmic axis for positive values, marked at the powers of ten that they lie between."""
+    exponents = [math.log10(value) for value in values]
+    shown = range(math.floor(min(exponents)), math.ceil(max(exponents)) + 1)
+    names = ", ".join(f"'{k}': '10{str(k).translate(_SUPERSCRIPT)}'" for k in shown)
+    return {"values": [10.0**k for k in shown], "labelExpr": f"({{{names}}})[round(log(datum.value) / LN10)]"}
+
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _themed(spec: Spec) -> Spec:
+    schema = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "background": "white", "padding": 8}
+    whole = schema | spec | {"config": _CONFIG | spec.get("config", {})}
+    # Vega writes titles into expressions, in which these two line separators cannot be parsed.
+    return json.loads(json.dumps(whole, ensure_ascii=False).translate({0x2028: " ", 0x2029: " "}))
+
+
+def _with_ending(file: Path, ending: str) -> Path:
+    """``with_suffix`` would take what follows a dot in the name, such as that of 0.5, for a suffix."""
+    return file.with_name(file.name + ending)

@@ -11,11 +11,13 @@ from lrpe.experiments.summary import Chosen, Scores, averages, deviations, means
 from lrpe.experiments.table import Figure
 from lrpe.experiments.tables import title_of
 from lrpe.experiments.written import to_dict
+from lrpe.report.data_used import data_used
 from lrpe.report.formats import as_html, as_text, write_formats
+from lrpe.report.html import bullets, facts, folded, preformatted, section
 from lrpe.report.notes import notes_of
-from lrpe.report.page import folded, heading, made_by, paragraph, write_page
+from lrpe.report.page import beside, provenance, write_page
 from lrpe.report.table import Column, as_data
-from lrpe.report.training import show_training
+from lrpe.report.training import show_curves, show_training
 from lrpe.stamp import describe, stamp
 from lrpe.whole import write_whole
 
@@ -31,14 +33,16 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
         columns = columns_of(chosen, setting)
         write_formats(out / setting, titles, columns, chosen.rows)
         texts.append(f"{chosen.table.title}: {setting}\n\n{as_text(titles, columns, chosen.rows)}")
-        parts += [heading(f"Setting: {setting}"), as_html(titles, columns, chosen.rows)]
-        parts += show_training(chosen, setting, out)
+        scores = beside(as_html(titles, columns, chosen.rows), show_curves(chosen, setting, out))
+        parts.append(section(f"Setting: {setting}", [scores, *show_training(chosen, setting, out)]))
         data[setting] = as_data(titles, columns)
-    notes = [*notes_of(chosen), describe(mark)]
+    notes, used = notes_of(chosen), data_used(chosen.cells())
     written = {"command": command, "stamp": mark, "settings": data}
     write_whole(out / "table.json", json.dumps(written, indent=2, ensure_ascii=False) + "\n")
-    parts += [*map(paragraph, notes), made_by(command), folded("Configurations", configurations(chosen))]
-    text = "\n\n".join([*texts, "\n".join(notes)])
+    parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
+    parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(chosen)))))
+    sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]
+    text = "\n\n".join([*texts, "\n".join([*sources, *notes, describe(mark)])])
     write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     return text, write_page(out / "index.html", chosen.table.title, parts)
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from lrpe.experiments.paper import SPEED, printed
 from lrpe.report.formats import as_html, as_text, write_formats
-from lrpe.report.page import folded, made_by, paragraph, write_page
+from lrpe.report.html import bullets, folded, preformatted, section
+from lrpe.report.page import provenance, write_page
 from lrpe.report.table import Column, as_data
 from lrpe.stamp import describe
 from lrpe.whole import write_whole
@@ -31,11 +32,15 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     write_whole(out / "fair.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     data = {"command": command, "stamp": result["stamp"], "settings": {"fair": as_data(rows, columns)}}
     write_whole(out / "table.json", json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    notes = [*quick_note(result), noise_note(result), *NOTES, describe(result["stamp"])]
-    text = "\n\n".join([TITLE, as_text(rows, columns, ranked), "\n".join(notes)])
+    notes = [*quick_note(result), noise_note(result), *NOTES]
+    text = "\n\n".join([TITLE, as_text(rows, columns, ranked), "\n".join([*notes, describe(result["stamp"])])])
     write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
-    parts = [as_html(rows, columns, ranked), *map(paragraph, notes), made_by(command)]
-    return text, write_page(out / "index.html", TITLE, [*parts, folded("The measurement", measured)])
+    made = provenance(result["stamp"], command, folded("The measurement", preformatted(measured)))
+    parts = [
+        section("Setting: fair", [as_html(rows, columns, ranked)]),
+        section("How to read the figures", [bullets(notes)]),
+    ]
+    return text, write_page(out / "index.html", TITLE, [*parts, made])
 
 
 def column_of(result: dict[str, Any]) -> Column:

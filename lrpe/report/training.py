@@ -9,25 +9,45 @@ from lrpe.experiments.summary import Chosen, means
 from lrpe.experiments.tables import title_of
 from lrpe.report.curves import curves_spec
 from lrpe.report.formats import as_html
+from lrpe.report.html import heading, paragraph
 from lrpe.report.learned_angles import angles_picture
-from lrpe.report.page import paragraph, picture
+from lrpe.report.page import picture, pictures
+from lrpe.report.picture import file_name
 from lrpe.report.table import Column
 
-Cells = dict[str, list[Experiment]]  # one a seed, by row
+Cells = dict[str, list[Experiment]]  # one per seed, by row
+
+
+def show_curves(chosen: Chosen, setting: str, out: Path) -> str:
+    """Return the validation curves of every column as figures."""
+    columns = trained(chosen, setting).items()
+    return pictures(
+        picture for name, cells in columns for picture in curves_of(chosen, cells, out / file_name(setting, name), name)
+    )
 
 
 def show_training(chosen: Chosen, setting: str, out: Path) -> Iterator[str]:
-    """The curves of every column, the time that its updates took, and what became of learned angles."""
+    """Yield the time that the updates of every column took, and what became of learned angles."""
     columns = trained(chosen, setting)
-    for name, cells in columns.items():
-        yield from curves_of(chosen, cells, out / f"{setting}-{name}", name)
-    speeds = [Column(f"{name}: seconds an update", speed_of(chosen, cells), 3, None) for name, cells in columns.items()]
+    speeds = [Column(name, speed_of(chosen, cells), 3, None) for name, cells in columns.items()]
+    yield heading("Seconds per update", 3)
     yield as_html({row: title_of(row) for row in chosen.rows}, speeds, [])
-    yield paragraph("Times are as the runs went, beside whatever else the machine did; lrpe table speed takes care.")
+    yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed.")
+    angles = pictures((angles_of(chosen, *cell, out / setting) for cell in first_seeds(columns)), small=True)
+    if angles:
+        yield heading("Learned angles", 3)
+        yield angles
+
+
+def first_seeds(columns: dict[str, Cells]) -> Iterator[tuple[str, str, Experiment]]:
+    """Yield column, row and the first seed's cell of each; a row with a plus is another one's run, scaled."""
     for name, cells in columns.items():
-        for row, (cell, *_) in ((row, group) for row, group in cells.items() if "+" not in row):
-            file = out / f"{setting}-{name}-{row.replace('*', '-times-')}-angles"
-            yield angles_picture(chosen.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
+        yield from ((name, row, group[0]) for row, group in cells.items() if "+" not in row)
+
+
+def angles_of(chosen: Chosen, name: str, row: str, cell: Experiment, out: Path) -> str:
+    file = out.with_name(file_name(out.name, name, row, "angles"))
+    return angles_picture(chosen.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
 
 
 def trained(chosen: Chosen, setting: str) -> dict[str, Cells]:
@@ -52,11 +72,11 @@ def curves_of(chosen: Chosen, cells: Cells, file: Path, name: str) -> Iterator[s
         lines = {row: [points for _, points in group if points] for row, group in found.items()}
         drawn = {row: group for row, group in lines.items() if group}
         spec = curves_spec(drawn, {row: title_of(row) for row in drawn}, metric, log=metric == "perplexity")
-        yield picture(spec, file.with_name(f"{file.name} {metric}"), f"{name} {metric} in validation{bands}.")
+        yield picture(spec, file.with_name(file_name(file.name, metric)), f"{name}: {metric} in validation{bands}.")
 
 
 def speed_of(chosen: Chosen, cells: Cells) -> dict[str, float]:
-    """Seconds an update by row, the mean over seeds of each run's median."""
+    """Seconds per update by row, the mean over seeds of each run's median."""
     found = {row: [seconds_an_update(chosen.runs / cell.name) for cell in group] for row, group in cells.items()}
     known = {row: [seconds for seconds in group if seconds is not None] for row, group in found.items()}
     return means({row: group for row, group in known.items() if group})

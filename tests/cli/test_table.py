@@ -75,8 +75,8 @@ def test_a_run_is_exported_with_its_tokeniser(trained, tmp_path, capsys):
 def test_runs_are_reported_on_a_page(trained, runs, tmp_path, capsys):
     assert main(["report", str(trained), "--out", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 2  # the curve, and the angles that Type 2 learned
-    assert "seconds an update" in page
+    assert page.count("<figure>") == 2  # the curve, and the angles that Type 2 learned
+    assert "seconds per update" in page
     assert "optimization" in page
     assert {path.suffix for path in (tmp_path / "page").iterdir()} == {".html", ".svg", ".png"}
     assert main(["report", str(tmp_path / "nothing")]) == 2
@@ -131,8 +131,8 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     assert set(data["settings"]["fair"]["columns"][0]["figures"]) == {"base", "type2", "unigrams", "bigrams"}
     page = (folder / "index.html").read_text()
     assert page.count("<table>") == 4  # scores and seconds in each setting
-    assert page.count("<svg") == 4  # curves, and the angles that Type 2 learned
-    assert page.count("Type 2 on wikitext103, seed 0: its angles against their start.") == 2
+    assert page.count("<figure>") == 4  # curves, and the angles that Type 2 learned
+    assert page.count("Type 2 on wikitext103, seed 0: learned angles against their start.</figcaption>") == 2
     assert not re.search(r"<script|(src|href)=.https?://", page)
 
 
@@ -157,8 +157,8 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
     assert list((runs / table).glob("fair-*.png"))
     page = (runs / table / "index.html").read_text(encoding="utf-8")
     assert "<svg" in page
-    assert "seconds an update" in page
-    assert table != "basis" or all(f"wikitext103 {name} perplexity" in page for name in ("Unitary", "Permutation"))
+    assert "Seconds per update" in page
+    assert table != "basis" or all(f"wikitext103 {name}: perplexity" in page for name in ("Unitary", "Permutation"))
     learned = re.search(r"type2|householder|unitary|recommended", rows)
     assert bool(list((runs / table).glob("*-angles.png"))) == bool(learned)
 

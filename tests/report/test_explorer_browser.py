@@ -195,6 +195,20 @@ def test_names_colours_and_parts_go_together(browser, file):
     page.close()
 
 
+@pytest.mark.parametrize("name", ["<!--<script>", "<SCRIPT>harmed = 1</SCRIPT>", "code /* code */ <!-- version -->"])
+def test_a_run_with_a_nasty_name_is_shown_by_its_name(browser, run, tmp_path, name):
+    told = read_run(run[0])
+    nasty = {"title": name, "layers": [layer | {"run": name} for layer in told["layers"]]}
+    page = opened(browser, write_explorer(tmp_path / "explorer.html", [nasty]), "light")
+    page.locator("[name=name]").first.select_option("learned 0 0")
+    page.wait_for_function("name => document.querySelector('summary .title').textContent.endsWith(name)", arg=name)
+    assert page.locator("optgroup").first.get_attribute("label") == name
+    assert page.evaluate("window.harmed") is None
+    assert page.evaluate("document.querySelectorAll('main canvas').length") == 2 * len(PLACES)
+    assert page.said == []
+    page.close()
+
+
 def test_each_picture_is_explained_and_leads_to_its_equation(page):
     for place in PLACES:
         section = page.locator(f"#{place}")

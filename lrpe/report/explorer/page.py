@@ -1,8 +1,8 @@
 """The page as one file: style, data, Vega and our scripts are written into it, so it needs no network and no server."""
 
 import importlib
-import json
 from collections.abc import Sequence
+from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from lrpe.errors import LrpeError, require
 from lrpe.report.explorer.given import given
+from lrpe.report.html import code_in_script, fill, json_in_script, shared_style
 from lrpe.whole import write_whole
 
 SCRIPTS = (  # each uses those before it
@@ -47,16 +48,13 @@ def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = ()) -> Path:
 
 def explorer(learned: Sequence[dict[str, Any]] = ()) -> str:
     parts = {
-        "/* style */": read("style.css"),
-        "/* given */": json.dumps(given(list(learned)), separators=(",", ":")),
-        "/* vega */": vega(),
-        "/* code */": "\n".join(['"use strict";', *map(read, SCRIPTS)]),
-        "<!-- version -->": version("lrpe"),
+        "/* style */": shared_style() + read("explorer.css"),
+        "/* given */": json_in_script(given(list(learned))),
+        "/* vega */": code_in_script(vega()),
+        "/* code */": code_in_script("\n".join(['"use strict";', *map(read, SCRIPTS)])),
+        "<!-- version -->": escape(version("lrpe")),
     }
-    page = read("page.html")
-    for mark, text in parts.items():
-        page = page.replace(mark, text.replace("</script", r"<\/script"))
-    return page
+    return fill(read("page.html"), parts)
 
 
 def read(name: str) -> str:

@@ -1,0 +1,26 @@
+"""What the figures of a page were measured on, by name, and what a stand-in takes the place of."""
+
+from collections.abc import Iterable
+
+from lrpe.data.catalog import CATALOG
+from lrpe.experiments.columns.named import COLUMNS
+from lrpe.experiments.experiment import Experiment
+
+
+def data_used(experiments: Iterable[Experiment]) -> dict[str, str]:
+    """Return {"wikitext103 on stdlib": what it is} for the data of every column."""
+    used = {f"{cell.column} on {cell.data.name}": cell for cell in experiments}
+    return {label: _describe(cell) for label, cell in sorted(used.items())}
+
+
+def _describe(cell: Experiment) -> str:
+    found = CATALOG.get(cell.data.name)
+    summary = "Not in the catalogue" if found is None else found.summary.rstrip(".")
+    sentence = f"{summary[:1].upper()}{summary[1:]}{'' if summary.endswith('?') else '.'}"
+    wanted = _named_for(cell)
+    return sentence if wanted == cell.data.name else f"{sentence} It stands in for {wanted}."
+
+
+def _named_for(cell: Experiment) -> str:
+    """The data that the column is named for; those of a column that is not registered are its own."""
+    return COLUMNS[cell.column](cell.method, cell.setting).data.name if cell.column in COLUMNS else cell.data.name
