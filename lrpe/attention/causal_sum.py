@@ -32,7 +32,7 @@ def causal_sum(
     sum of the scores comes beside it, (batch, heads, n, 1).
     """
     if gap is None and not (S is None and z is None):
-        gap = torch.ones(len(q), dtype=torch.long, device=q.device)
+        gap = torch.ones(q.shape[0], dtype=torch.long, device=q.device)
     if torch.compiler.is_exporting():
         return sum_plainly(q, k, v, S, z, gap, frame, chunk, total)
     if total and frame.plain:

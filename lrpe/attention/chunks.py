@@ -17,14 +17,20 @@ class Cut(NamedTuple):
     group: int  # queries a key head
     chunks: int  # N
     chunk: int  # C
+    n: int  # tokens
     pad: int  # zeros in front, so that the last chunk ends with the last token
 
     @classmethod
     def of(cls, q: Tensor, k: Tensor, chunk: int) -> "Cut":
-        n = max(k.shape[-2], 1)
-        chunk = min(chunk, n)
-        chunks = (n + chunk - 1) // chunk  # not -(-n // chunk): an exported division rounds towards 0
-        return cls(k.shape[0], k.shape[1], q.shape[1] // k.shape[1], chunks, chunk, chunks * chunk - k.shape[-2])
+        n = k.shape[-2]
+        if torch.compiler.is_exporting():
+            # An exporter takes a size that is 1 in its example for a constant. So there are three chunks or more, as
+            # chunk_weights has one less. It also turns -(-n // chunk) into a division that rounds towards 0.
+            chunks = (n + 3 * chunk - 1) // chunk
+        else:
+            chunk = min(chunk, max(n, 1))
+            chunks = max(-(-n // chunk), 1)
+        return cls(k.shape[0], k.shape[1], q.shape[1] // k.shape[1], chunks, chunk, n, chunks * chunk - n)
 
     @property
     def total(self) -> int:
@@ -33,31 +39,44 @@ class Cut(NamedTuple):
 
     def keys(self, x: Tensor) -> Tensor:
         """(batch, heads, n, d) -> (M, C, d)."""
-        return self.padded(x).reshape(self.total, self.chunk, x.shape[-1])
+        return settled(self.padded(x).reshape(self.total, self.chunk, x.shape[-1]))
 
     def queries(self, x: Tensor) -> Tensor:
         """(batch, heads · group, n, d) -> (M, group · C, d)."""
         if self.group == 1:
             return self.keys(x)
         x = self.padded(x).unflatten(2, (self.chunks, self.chunk)).unflatten(1, (self.heads, self.group))
-        return x.transpose(2, 3).reshape(self.total, self.group * self.chunk, x.shape[-1])
+        return settled(x.transpose(2, 3).reshape(self.total, self.group * self.chunk, x.shape[-1]))
 
     def from_keys(self, x: Tensor) -> Tensor:
-        return x.reshape(self.batch, self.heads, self.chunks * self.chunk, x.shape[-1])[:, :, self.pad :]
+        return self.unpadded(x.reshape(self.batch, self.heads, self.chunks * self.chunk, x.shape[-1]))
 
     def from_queries(self, x: Tensor) -> Tensor:
         if self.group == 1:
             return self.from_keys(x)
         x = x.view(self.batch, self.heads, self.chunks, self.group, self.chunk, x.shape[-1]).transpose(2, 3)
-        return x.reshape(self.batch, self.heads * self.group, self.chunks * self.chunk, x.shape[-1])[:, :, self.pad :]
+        return self.unpadded(x.reshape(self.batch, self.heads * self.group, self.chunks * self.chunk, x.shape[-1]))
 
     def padded(self, x: Tensor) -> Tensor:
+        """Put zeros in front of (batch, heads, n, d)."""
+        if torch.compiler.is_exporting():  # by places: how much there is to pad is then no branch of the exported graph
+            after_zeros = torch.nn.functional.pad(x, (0, 0, 1, 0))
+            return after_zeros.index_select(2, self.places(x).clamp(min=-1) + 1)
         return torch.nn.functional.pad(x, (0, 0, self.pad, 0)) if self.pad else x
+
+    def unpadded(self, x: Tensor) -> Tensor:
+        """Drop the rows in front of (batch, heads, N · C, d)."""
+        if torch.compiler.is_exporting():
+            return x.index_select(2, torch.arange(self.n, device=x.device) + self.pad)
+        return x[:, :, self.pad :]
 
     def tokens(self, x: Tensor) -> Tensor:
         """(batch or 1, n) integers -> (batch or 1, N, C); zeros in front stand where the first token does."""
-        front = x[:, :1].expand(x.shape[0], self.pad)
-        return torch.cat([front, x], 1).unflatten(1, (self.chunks, self.chunk))
+        return x.index_select(1, self.places(x).clamp(min=0)).unflatten(1, (self.chunks, self.chunk))
+
+    def places(self, x: Tensor) -> Tensor:
+        """Which token each of the N · C rows holds; below 0 in front of the first."""
+        return torch.arange(self.chunks * self.chunk, device=x.device) - self.pad
 
     def weights(
         self, frame: Frame, gap: Tensor | None, dtype: torch.dtype, device: torch.device
@@ -72,7 +91,7 @@ class Cut(NamedTuple):
 
     def place(self, frame: Frame, gap: Tensor | None, device: torch.device):
         """The chunks' positions (batch, N, C), where the initial state stands (batch, 1), and the chunks' sequences."""
-        p = frame.placed(self.chunks * self.chunk - self.pad, device)
+        p = frame.placed(self.n, device)
         start = p[:, :1] - (1 if gap is None else gap[:, None])
         sequences = None if frame.sequences is None else self.tokens(frame.sequences)
         return self.tokens(p).expand(start.shape[0], -1, -1), start, frame, sequences
@@ -92,6 +111,11 @@ class Cut(NamedTuple):
                 weights.inside.unsqueeze(3)
             )
         return A
+
+
+def settled(x: Tensor) -> Tensor:
+    """x; for an exporter a copy, since the strides of a reshaped tensor of open sizes are an open question to it."""
+    return x.clone(memory_format=torch.contiguous_format) if torch.compiler.is_exporting() else x
 
 
 class Chunks(NamedTuple):

@@ -62,7 +62,10 @@ def linear_attention(
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor) -> None:
     fits = (
-        q.ndim == k.ndim == v.ndim == 4 and len(q) == len(k) and q.shape[3] == k.shape[3] and k.shape[:3] == v.shape[:3]
+        q.ndim == k.ndim == v.ndim == 4
+        and q.shape[0] == k.shape[0]  # not len(q), which an exporter takes for a constant
+        and q.shape[3] == k.shape[3]
+        and k.shape[:3] == v.shape[:3]
     )
     require(
         fits and q.shape[1] % k.shape[1] == 0,

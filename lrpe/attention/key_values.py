@@ -108,7 +108,7 @@ KeyValues = KeyValueState | ReservedState
 def first_state(k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
     """The state of these tokens alone."""
     positions = place(tokens, k)
-    return KeyValueState(k, v, positions.expand(len(k), *positions.shape[1:]), tokens.mask)
+    return KeyValueState(k, v, positions.expand(k.shape[0], *positions.shape[1:]), tokens.mask)
 
 
 def real_tokens(state: KeyValues) -> Tensor:

@@ -56,7 +56,9 @@ class AttentionLayer(nn.Module):
     def check_inputs(self, x: Tensor, context: Tensor) -> None:
         width = self.sizes.width
         require(
-            x.ndim == context.ndim == 3 and x.shape[-1] == context.shape[-1] == width and len(x) == len(context),
+            x.ndim == context.ndim == 3
+            and x.shape[-1] == context.shape[-1] == width
+            and x.shape[0] == context.shape[0],  # not len(x), which an exporter takes for a constant
             lambda: (
                 f"The input, and its context if it has one, are (batch, n, width) with width={width}; "
                 f"got {tuple(x.shape)} and {tuple(context.shape)}."

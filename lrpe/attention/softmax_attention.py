@@ -166,8 +166,8 @@ class SoftmaxAttention(AttentionLayer):
         if not isinstance(state, KeyValues):
             raise LrpeError(f"Softmax attention goes on from a KeyValueState; got {type(state).__name__}.")
         m = state.positions.shape[-1]
-        rows = (len(x), self.sizes.key_heads, m)
-        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (len(x), m)]
+        rows = (x.shape[0], self.sizes.key_heads, m)
+        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (x.shape[0], m)]
         found = [tuple(tensor.shape) for tensor in (state.keys, state.values, state.positions)]
         require(
             found == expected, lambda: f"The state of this layer after {m} tokens has shapes {expected}; got {found}."

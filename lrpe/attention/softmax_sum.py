@@ -20,6 +20,11 @@ class Sight(NamedTuple):
     keys: Tokens
 
     @property
+    def whole(self) -> bool:
+        """Whether the queries' tokens are the keys': told without comparing sizes, which an exporter leaves open."""
+        return self.tokens is self.keys
+
+    @property
     def clear(self) -> bool:
         """Whether nothing but the order hides a key."""
         return self.keys.mask is None and self.tokens.sequences is None
@@ -46,13 +51,13 @@ def product_sum(
 ) -> Tensor:
     """softmax(scale q·k + bias) v: queries (batch, heads, n, f), keys and values (batch, key heads, m, f or e)."""
     n, m, width = q.shape[2], k.shape[2], v.shape[-1]
-    if n > 1:  # torch's fused kernels want one width for all three; zeros change nothing
+    if sight.whole or n > 1:  # torch's fused kernels want one width for all three; zeros change nothing
         q, k, v = (widen(x, max(q.shape[-1], width)) for x in (q, k, v))
     attend = partial(
         F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
     )
-    if sight.clear and bias is None and (n in (1, m) or not sight.causal):  # one query, the last, sees all
-        return attend(q, k, v, is_causal=sight.causal and n == m)[..., :width]
+    if sight.clear and bias is None and (sight.whole or not sight.causal or n == 1):
+        return attend(q, k, v, is_causal=sight.causal and sight.whole)[..., :width]  # one query, the last, sees all
     seen, none = sight.matrix(n, m, q.device)
     mask = seen if bias is None else bias.masked_fill(~seen, -math.inf)
     return attend(q, k, v, mask)[..., :width].masked_fill(none, 0)

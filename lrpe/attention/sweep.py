@@ -16,7 +16,7 @@ HEADS = 8  # with fewer, a chunk is too little work for a call
 
 def sweeps(q: Tensor, k: Tensor, frame: Frame) -> bool:
     """Whether the sum is fastest so: on a processor with a cache, with heads enough to fill a chunk."""
-    return frame.plain and q.shape[1] == k.shape[1] and q.device.type == "cpu" and len(k) * k.shape[1] >= HEADS
+    return frame.plain and q.shape[1] == k.shape[1] and q.device.type == "cpu" and k.shape[0] * k.shape[1] >= HEADS
 
 
 def sweep_forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int) -> tuple[Tensor, Tensor]:
