@@ -17,6 +17,7 @@ from lrpe.encodings.matrix_basis import Cosine, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
+from lrpe.encodings.precision import next_seed
 from lrpe.encodings.scaling import SCALINGS, Interpolation, Scaling
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
@@ -35,7 +36,8 @@ class EncodingConfig:
         matrix: Λ, by name: unitary (Type 1), orthogonal (Type 2), permutation (Type 3); or stochastic, which is SPE.
         heads: the number of (key) heads if each has its own α or permutation; None if they share one.
         axes: integers in a position (2 for images); each axis turns its own share of the dimensions.
-        seed: of the Householder vectors, the permutation, the learned basis and SPE's noise.
+        seed: of the Householder vectors, the permutation, the learned basis and SPE's noise. None draws them anew from
+            torch's global generator with every ``build()``, so that every layer has its own.
         reflections: Householder reflections in P.
         learned_basis: whether the Householder vectors are learned.
         angles: α, by name: geometric, linear, harmonic, constant (the last three need ``length``).
@@ -56,7 +58,7 @@ class EncodingConfig:
     matrix: str = "orthogonal"
     heads: int | None = None
     axes: int = 1
-    seed: int = 0
+    seed: int | None = None
     reflections: int = 1
     learned_basis: bool = False
     angles: str = "geometric"
@@ -79,7 +81,10 @@ class EncodingConfig:
             f"head_dim={self.head_dim}.",
         )
         check_sizes(self)
-        require(0 <= self.seed < 2**64, f"A seed is 0 or more and below 2^64; got seed={self.seed}.")
+        require(
+            self.seed is None or 0 <= self.seed < 2**64,
+            f"A seed is 0 or more and below 2^64, or None; got seed={self.seed}.",
+        )
         require(self.acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={self.acts!r}.")
         lookup("basis", self.basis, BASES)
         lookup("position matrix", self.matrix, MATRICES | OUTSIDE)
@@ -138,8 +143,8 @@ def lookup(kind: str, name: str, known: dict[str, Any]) -> Any:
 
 
 TYPES: dict[Any, tuple[str, ...]] = {
-    int: ("head_dim", "axes", "seed", "reflections", "alternating", "sines", "realizations"),
-    (int, type(None)): ("heads", "length", "rotated"),
+    int: ("head_dim", "axes", "reflections", "alternating", "sines", "realizations"),
+    (int, type(None)): ("heads", "length", "rotated", "seed"),
     bool: ("learned_basis", "learned_angles"),
     str: ("basis", "matrix", "angles", "acts"),
     (int, float): ("base",),
@@ -263,7 +268,7 @@ def build_permutation(config: EncodingConfig, axis: int) -> Permutation:
         dim > 1 or config.axes == 1,
         f"Each axis permutes two dimensions or more; got head_dim={config.head_dim}, axes={config.axes}.",
     )
-    return Permutation(dim, seed=config.seed + axis, heads=config.heads)
+    return Permutation(dim, seed=next_seed(config.seed, axis), heads=config.heads)
 
 
 def build_stochastic(config: EncodingConfig) -> StochasticEncoding:

@@ -12,13 +12,14 @@ from lrpe.errors import require
 class Householder(Basis):
     """P = H_1 H_2 ⋯ H_m with H_i = I - 2 v_i v_iᵀ / (v_iᵀ v_i): m reflections, so det P = (-1)^m.
 
-    The v_i are drawn from a seed, and learned if asked. No epsilon is added to the norm, so P is orthogonal for any v.
+    The v_i are drawn from the seed, or from torch's global generator if there is none, so that every layer has its own;
+    they are learned if asked. No epsilon is added to the norm, so P is orthogonal for any v.
 
     Their product is I - 2 Vᵀ T V, where V has the rows v_i and T⁻¹ is the diagonal of V Vᵀ and twice what stands above
     it: a matrix-vector product and a rank-m update, never a d × d matrix.
     """
 
-    def __init__(self, dim: int, reflections: int = 1, seed: int = 0, learned: bool = False):
+    def __init__(self, dim: int, reflections: int = 1, seed: int | None = None, learned: bool = False):
         super().__init__(dim)
         require(
             1 <= reflections <= dim,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lrpe.encodings.canonical import CanonicalForm, Primitive, itself, ones
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.precision import at_least_float32, in_float64, normal
+from lrpe.encodings.precision import at_least_float32, in_float64, next_seed, normal
 from lrpe.errors import LrpeError, require
 
 
@@ -29,7 +29,7 @@ class Bias(CanonicalForm):
 
     linearizable = False
 
-    def __init__(self, head_dim: int, rows: int, seed: int):
+    def __init__(self, head_dim: int, rows: int, seed: int | None):
         super().__init__(head_dim)
         self.w = learned(rows, head_dim=head_dim, seed=seed)
 
@@ -49,7 +49,7 @@ class Additive(Bias):
     with n.
     """
 
-    def __init__(self, head_dim: int, max_distance: int = 128, seed: int = 0):
+    def __init__(self, head_dim: int, max_distance: int = 128, seed: int | None = None):
         super().__init__(head_dim, 2 * at_least_one(max_distance) + 1, seed)
         self.max_distance = max_distance
 
@@ -71,7 +71,7 @@ class T5Buckets(Bias):
         bidirectional: bool = True,
         num_buckets: int = 32,
         max_distance: int = 128,
-        seed: int = 0,
+        seed: int | None = None,
     ):
         super().__init__(head_dim, num_buckets, seed)
         self.bidirectional, self.max_distance = bidirectional, at_least_one(max_distance)
@@ -104,7 +104,7 @@ class RPR(CanonicalForm):
 
     linearizable = False
 
-    def __init__(self, head_dim: int, max_distance: int = 16, seed: int = 0):
+    def __init__(self, head_dim: int, max_distance: int = 16, seed: int | None = None):
         super().__init__(head_dim)
         self.max_distance = at_least_one(max_distance)
         self.w = learned(2 * max_distance + 1, head_dim, head_dim=head_dim, seed=seed)
@@ -127,11 +127,11 @@ class DeBERTa(CanonicalForm):
 
     linearizable = False
 
-    def __init__(self, head_dim: int, max_distance: int = 512, seed: int = 0):
+    def __init__(self, head_dim: int, max_distance: int = 512, seed: int | None = None):
         super().__init__(head_dim)
         self.max_distance = at_least_one(max_distance)
         self.k_bar = learned(2 * max_distance, head_dim, head_dim=head_dim, seed=seed)
-        self.q_bar = learned(2 * max_distance, head_dim, head_dim=head_dim, seed=seed + 1)
+        self.q_bar = learned(2 * max_distance, head_dim, head_dim=head_dim, seed=next_seed(seed))
 
     def primitives(self) -> tuple[Primitive, ...]:
         return CONTENT, Primitive(itself, ones, self.column), Primitive(ones, itself, self.row)
@@ -199,7 +199,7 @@ class FamilyForm(CanonicalForm):
         return W if basis.is_complex or matrix.is_complex else W.real
 
 
-def learned(*shape: int, head_dim: int, seed: int) -> nn.Parameter:
+def learned(*shape: int, head_dim: int, seed: int | None) -> nn.Parameter:
     """A table that is learned, first of variance 1/d."""
     require(min(shape) >= 1 and head_dim >= 1, f"Sizes are 1 or more; got {shape} for head_dim={head_dim}.")
     value = normal(*shape, seed=seed) / math.sqrt(head_dim)

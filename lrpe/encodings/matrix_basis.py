@@ -95,9 +95,12 @@ class Dense(MatrixBasis):
 
 
 class LearnedOrthogonal(Basis):
-    """P = exp(A - Aᵀ): any rotation of the space, learned. A is a plain parameter, so it saves and loads as one."""
+    """P = exp(A - Aᵀ): any rotation of the space, learned. A is a plain parameter, so it saves and loads as one.
 
-    def __init__(self, dim: int, seed: int = 0):
+    It starts from numbers drawn from the seed, or from torch's global generator if there is none.
+    """
+
+    def __init__(self, dim: int, seed: int | None = None):
         super().__init__(dim)
         self.A: Tensor
         keep(self, "A", normal(dim, dim, seed=seed) / math.sqrt(dim), learned=True)

@@ -5,18 +5,21 @@ from torch import Tensor
 
 from lrpe.encodings.gather import Gather, inverse
 from lrpe.encodings.position_matrix import PositionMatrix, Table
+from lrpe.encodings.precision import generator_of
 from lrpe.errors import require
 
 
 class Permutation(PositionMatrix):
-    """(Λ^(s) y)[j] = y[π^s(j)], for one π or one a head, drawn from a seed or given.
+    """(Λ^(s) y)[j] = y[π^s(j)], for one π, or one per head, that is given or drawn.
+
+    It is drawn from the seed, or from torch's global generator if there is none, so that every layer has its own.
 
     π^s moves every element s places along its own cycle: place + s, modulo the cycle's length. So any s will do,
     negative ones too, and there is no table of powers and no longest position.
     """
 
     def __init__(
-        self, dim: int, permutation: Tensor | list[int] | None = None, seed: int = 0, heads: int | None = None
+        self, dim: int, permutation: Tensor | list[int] | None = None, seed: int | None = None, heads: int | None = None
     ):
         if permutation is None:
             permutation = draw(dim, seed, heads)
@@ -54,9 +57,9 @@ class Permutation(PositionMatrix):
         return Lambda[0] if self.heads is None else Lambda
 
 
-def draw(dim: int, seed: int, heads: int | None) -> Tensor:
+def draw(dim: int, seed: int | None, heads: int | None) -> Tensor:
     """One random permutation, or one after another for the heads, from one generator; on the CPU."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = generator_of(seed)
     drawn = [torch.randperm(dim, generator=generator, device="cpu") for _ in range(heads or 1)]
     return torch.stack(drawn) if heads else drawn[0]
 

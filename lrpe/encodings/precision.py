@@ -76,10 +76,22 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager:
     return torch.autocast(device, enabled=False)
 
 
-def normal(*shape: int, seed: int) -> Tensor:
-    """Standard normal float32 numbers that depend on the seed alone, on the default device."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
+def generator_of(seed: int | None) -> torch.Generator | None:
+    """A generator of its own for a seed; None, which is torch's global one, if there is no seed."""
+    return None if seed is None else torch.Generator().manual_seed(seed)
+
+
+def next_seed(seed: int | None, steps: int = 1) -> int | None:
+    """The seed so many after this one; None, which goes on drawing from torch's global generator, if there is none."""
+    return None if seed is None else seed + steps
+
+
+def normal(*shape: int, seed: int | None) -> Tensor:
+    """Standard normal float32 numbers on the default device.
+
+    They depend on the seed alone, or, if it is None, on torch's global generator, as the weights of other modules do.
+    """
+    drawn = torch.randn(shape, generator=generator_of(seed), dtype=torch.float32, device="cpu")
     return drawn.to(torch.get_default_device())
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lrpe.encodings.alignment import per_head
 from lrpe.encodings.encoding import PositionalEncoding, check_features
-from lrpe.encodings.precision import compute_dtype, in_float64, keep, normal, without_autocast
+from lrpe.encodings.precision import compute_dtype, in_float64, keep, next_seed, normal, without_autocast
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 
@@ -36,7 +36,7 @@ class StochasticEncoding(PositionalEncoding):
     axes = 1
     score_scale = 1.0
 
-    def __init__(self, head_dim: int, heads: int, sines: int = 1, realizations: int = 64, seed: int = 0):
+    def __init__(self, head_dim: int, heads: int, sines: int = 1, realizations: int = 64, seed: int | None = None):
         super().__init__()
         sizes = {"head_dim": head_dim, "heads": heads, "sines": sines, "realizations": realizations}
         require(min(sizes.values()) >= 1, f"SPE's sizes are 1 or more; got {sizes}.")
@@ -50,8 +50,9 @@ class StochasticEncoding(PositionalEncoding):
         keep(self, "freqs", drawn[0] - 4, learned=True)
         keep(self, "offsets", drawn[1].clone(), learned=True)
         keep(self, "gains", 2 * drawn[2] / drawn[2].norm(dim=-1, keepdim=True).sqrt(), learned=True)
-        keep(self, "gate", normal(heads, head_dim, seed=seed + 1), learned=True)
-        keep(self, "noise", normal(heads, head_dim, 2 * sines + 1, realizations, seed=seed + 2), learned=False)
+        keep(self, "gate", normal(heads, head_dim, seed=next_seed(seed)), learned=True)
+        noise = normal(heads, head_dim, 2 * sines + 1, realizations, seed=next_seed(seed, 2))
+        keep(self, "noise", noise, learned=False)
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> StochasticTable:
         dtype = compute_dtype(dtype)

@@ -252,8 +252,9 @@ class LrpeConfig(PreTrainedConfig):
 
     def _layer_seed(self, changes: dict[str, Any], layer: int) -> Any:
         """Layers draw different values from one seed; the seed of an entry in a list is taken as it is."""
-        seed = changes.get("seed", self.seed)
-        as_given = isinstance(self.encoding, list) and "seed" in changes
+        own = changes.get("seed")
+        seed = self.seed if own is None else own
+        as_given = isinstance(self.encoding, list) and own is not None
         return seed if as_given or not is_whole(seed) else seed + 1000 * layer
 
     def layer_decay(self) -> list[float] | None:

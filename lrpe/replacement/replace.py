@@ -99,7 +99,7 @@ def choose(choice: Any, model: PreTrainedModel, attention: SelfAttention, layer:
         if choice is None and rotary_of(model) is not None:
             return rotary_encoding(rotary_of(model), attention.head_dim)
         config = configure_layer("none" if choice is None else choice, attention)
-        return replace(config, seed=config.seed + layer).build()
+        return replace(config, seed=(config.seed or 0) + layer).build()
 
 
 def configure_layer(choice: Any, attention: SelfAttention) -> EncodingConfig:

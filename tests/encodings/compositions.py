@@ -27,7 +27,8 @@ several = st.lists(far, min_size=1, max_size=5)
 
 
 def make(name: str, head_dim: int = 8, **changes: Any) -> Encoding:
-    return encoding(name, head_dim, **NEEDED.get(name, {}) | changes)  # pyright: ignore[reportReturnType]
+    seed = {} if name == "per" else {"seed": 0}  # PermuteFormer has one of its own
+    return encoding(name, head_dim, **NEEDED.get(name, {}) | seed | changes)  # pyright: ignore[reportReturnType]
 
 
 def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

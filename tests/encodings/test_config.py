@@ -8,7 +8,8 @@ import torch
 from torch.testing import assert_close
 
 import lrpe
-from lrpe import EncodingConfig, LrpeError, configure
+from lrpe import EncodingConfig, LinearAttention, LrpeError, configure
+from lrpe.encodings.family import configure_for_heads
 from tests.encodings.compositions import EVERY, features, outputs
 
 
@@ -54,6 +55,38 @@ def test_every_field_goes_through_a_dictionary():
     assert set(values) == {field.name for field in fields(config)}
     defaults = EncodingConfig(1)
     assert not any(getattr(config, key) == getattr(defaults, key) for key in values if key != "matrix")
+
+
+DRAWN = {  # what each draws at random
+    "type2": lambda e: e.basis.v,
+    "type3": lambda e: e.matrix.cycles,
+    "learned*unitary": lambda e: e.basis.A,
+    "spe": lambda e: e.noise,
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_without_a_seed_every_layer_draws_its_own_and_manual_seed_repeats_them(name):
+    torch.manual_seed(0)
+    first, second = (DRAWN[name](LinearAttention(16, 2, name).encoding) for _ in range(2))
+    assert not torch.equal(first, second)
+    torch.manual_seed(0)
+    again = [DRAWN[name](LinearAttention(16, 2, name).encoding) for _ in range(2)]
+    assert_close(again, [first, second], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_with_a_seed_all_draw_the_same_whatever_was_drawn_before(name):
+    config = configure_for_heads(name, 8, 2, seed=3)
+    first, second = (DRAWN[name](config.build()) for _ in range(2))
+    assert_close(first, second, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("form", [lrpe.Additive, lrpe.RPR, lrpe.DeBERTa, lrpe.T5Buckets])
+def test_forms_without_a_seed_draw_their_own_too(form):
+    first, second = (next(form(8).parameters()) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(next(form(8, seed=1).parameters()), next(form(8, seed=1).parameters()))
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -45,6 +45,8 @@ def test_an_encoding_is_a_name_a_name_with_changes_or_all_fields():
     whole = EncodingConfig(8, "fourier", "unitary", seed=5)
     assert tiny_config(whole.to_dict()).layer_encoding(0).basis == "fourier"
     assert tiny_config(whole.to_dict()).layer_encoding(0).seed == 5
+    unseeded = EncodingConfig(8, "fourier", "unitary")
+    assert tiny_config(unseeded.to_dict(), seed=3).layer_encoding(0).seed == 3  # a model draws from seeds alone
 
 
 def test_a_list_gives_each_layer_its_own_and_takes_its_seed_as_it_is():
