@@ -1,7 +1,7 @@
 """How positions, and tables made of them, lie against the batch, the heads and the rows of x."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -9,6 +9,25 @@ from lrpe.errors import LrpeError
 from lrpe.positions import batched, sequence
 
 Table = tuple[Any, ...]  # tensors of shape (batch or 1, heads or 1, n, width), or the tables of parts
+Layout = Literal["bhnd", "bnhd"]  # where x has its heads: (batch, heads, n, d) or (batch, n, heads, d)
+
+
+def rows_last(x: Tensor, layout: Layout) -> Tensor:
+    """Return a view of x as (..., heads, n, d), the layout in which encodings compute. It is its own inverse."""
+    if layout == "bhnd":
+        return x
+    if layout != "bnhd" or x.ndim < 3:
+        raise LrpeError(
+            f"layout is 'bhnd' for x of shape (batch, heads, n, d) or 'bnhd' for (batch, n, heads, d); "
+            f"got layout={layout!r} for x {tuple(x.shape)}."
+        )
+    return x.transpose(-3, -2)
+
+
+def swapped_axes_hint(x: Tensor, axis: int, size: int) -> str:
+    """The way out for an x whose rows or heads are as many as they should be, but at the other's axis."""
+    swapped = x.ndim >= 3 and x.shape[axis] == size
+    return " If x is (batch, n, heads, head_dim), pass layout='bnhd'." if swapped else ""
 
 
 def tensors_of(table: Table) -> Iterator[Tensor]:
@@ -61,6 +80,7 @@ def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
     if positions.shape[1] != n:  # not require(): writing a size into a message makes a compiler fix it
         raise LrpeError(
             f"Every row has one position; got {positions.shape[1]} positions for {n} rows of x {tuple(x.shape)}."
+            + swapped_axes_hint(x, -3, positions.shape[1])
         )
     return positions
 
@@ -76,7 +96,7 @@ def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Tab
     if x.ndim < 3 or x.shape[-3] % heads != 0:
         raise LrpeError(
             f"This encoding has {heads} heads, so x is (..., heads, n, d) with a multiple of {heads} heads; "
-            f"got {tuple(x.shape)}."
+            f"got {tuple(x.shape)}." + swapped_axes_hint(x, -2, heads)
         )
     if x.shape[-3] == heads:
         return transform(x, map_table(lambda t: align(t, x, "heads"), table))
@@ -87,7 +107,10 @@ def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Tab
 def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
     """(batch or 1, heads or 1, n, w) -> a shape that broadcasts against x; ``lone_axis`` names x's if it has one."""
     if t.shape[-2] != x.shape[-2]:
-        raise LrpeError(f"The table holds {t.shape[-2]} positions; x {tuple(x.shape)} has {x.shape[-2]}.")
+        raise LrpeError(
+            f"The table holds {t.shape[-2]} positions; x {tuple(x.shape)} has {x.shape[-2]}."
+            + swapped_axes_hint(x, -3, t.shape[-2])
+        )
     batch = t.shape[0]
     lead = x.ndim - 2
     has_batch_axis = lead >= 2 or (lead == 1 and lone_axis == "batch")

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.encodings.alignment import Table, per_head, positions_for, tensors_of
+from lrpe.encodings.alignment import Layout, Table, per_head, positions_for, rows_last, tensors_of
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.encodings.precision import Precise, compute_dtype, keep_exact, without_autocast
@@ -41,12 +41,12 @@ class PositionalEncoding(Precise):
         return self.table(positions, dtype), self.table(key_positions, dtype)
 
     @abstractmethod
-    def query(self, q: Tensor, table: Any) -> Tensor:
-        """(..., n, head_dim) -> (..., n, feature_dim)."""
+    def query(self, q: Tensor, table: Any, layout: Layout = "bhnd") -> Tensor:
+        """(..., n, head_dim) -> (..., n, feature_dim); with layout "bnhd" the heads come after the rows in both."""
 
     @abstractmethod
-    def key(self, k: Tensor, table: Any) -> Tensor:
-        """(..., n, head_dim) -> (..., n, feature_dim)."""
+    def key(self, k: Tensor, table: Any, layout: Layout = "bhnd") -> Tensor:
+        """The same for keys."""
 
 
 class EncodingTable(NamedTuple):
@@ -104,13 +104,25 @@ class Encoding(PositionalEncoding):
                 self.matrix.checked_table(batched(positions, self.axes), compute_dtype(dtype)),
             )
 
-    def forward(self, x: Tensor, positions: Tensor | None = None, table: EncodingTable | None = None) -> Tensor:
-        """M_s x for every row x at its position s; (..., n, head_dim) -> (..., n, feature_dim), in x's dtype.
+    def forward(
+        self,
+        x: Tensor,
+        positions: Tensor | None = None,
+        table: EncodingTable | None = None,
+        layout: Layout = "bhnd",
+    ) -> Tensor:
+        """Return M_s x for every row x at its position s; (..., n, head_dim) -> (..., n, feature_dim), in x's dtype.
 
-        ``positions`` are integers of shape (n,), or (batch, n) for the first axis of x; 0, 1, ... if not given.
-        A ``table`` made by ``table(positions)`` takes their place.
+        Args:
+            x: rows of queries or keys, such as (n, d), (batch, n, d) or (batch, heads, n, d). An x of shape (batch, n,
+                heads, d), as flash-attn has it, needs ``layout="bnhd"``: without positions nothing tells its rows from
+                its heads.
+            positions: integers of shape (n,), or (batch, n) for the first axis of x; 0, 1, ... if not given.
+            table: what ``table(positions)`` made, in place of positions.
+            layout: "bhnd", or "bnhd" if the heads of x come after its rows; the result has the layout of x.
         """
         check_features(x, self.head_dim)
+        x = rows_last(x, layout)
         if table is None:
             table = self.table(positions_for(x, positions, self.axes), x.dtype)
         elif positions is not None:
@@ -119,13 +131,13 @@ class Encoding(PositionalEncoding):
             check_table(table, x)
         with without_autocast(x):
             y = self.basis.transform(x.to(compute_dtype(x.dtype)), table.basis)
-            return per_head(self.turn, y, table.matrix, self.heads).to(x.dtype)
+            return rows_last(per_head(self.turn, y, table.matrix, self.heads).to(x.dtype), layout)
 
-    def query(self, q: Tensor, table: EncodingTable) -> Tensor:
-        return self(q, table=table)
+    def query(self, q: Tensor, table: EncodingTable, layout: Layout = "bhnd") -> Tensor:
+        return self(q, table=table, layout=layout)
 
-    def key(self, k: Tensor, table: EncodingTable) -> Tensor:
-        return self(k, table=table)
+    def key(self, k: Tensor, table: EncodingTable, layout: Layout = "bhnd") -> Tensor:
+        return self(k, table=table, layout=layout)
 
     def has_adjoint(self, table: EncodingTable) -> bool:
         """Whether M_sᵀ is all there is to the gradient: P and Λ bring theirs, and nothing is learned."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrpe.encodings.alignment import per_head
+from lrpe.encodings.alignment import Layout, per_head, rows_last
 from lrpe.encodings.encoding import PositionalEncoding, check_features
 from lrpe.encodings.precision import compute_dtype, in_float64, keep, next_seed, normal, without_autocast
 from lrpe.errors import LrpeError, require
@@ -81,11 +81,11 @@ class StochasticEncoding(PositionalEncoding):
     def forward(self, x: Tensor) -> Tensor:
         raise LrpeError("SPE encodes queries and keys differently: use query(q, table) and key(k, table).")
 
-    def query(self, q: Tensor, table: StochasticTable) -> Tensor:
-        return self.project(q, table.omega_q, table.noise)
+    def query(self, q: Tensor, table: StochasticTable, layout: Layout = "bhnd") -> Tensor:
+        return rows_last(self.project(rows_last(q, layout), table.omega_q, table.noise), layout)
 
-    def key(self, k: Tensor, table: StochasticTable) -> Tensor:
-        return self.project(k, table.omega_k, table.noise)
+    def key(self, k: Tensor, table: StochasticTable, layout: Layout = "bhnd") -> Tensor:
+        return rows_last(self.project(rows_last(k, layout), table.omega_k, table.noise), layout)
 
     def project(self, x: Tensor, omega: Tensor, noise: Tensor) -> Tensor:
         """x̂_r = Σ_i x_i (Ω_i · z_ir), without ever forming Ω z: its products with x come first."""

@@ -30,6 +30,34 @@ def test_a_row_of_positions_belongs_to_the_batch_and_never_to_the_heads(name, ba
     assert_close(encode(x, s), row_by_row(encode, x, s))
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_heads_may_come_after_the_rows_if_the_layout_says_so(name):
+    encode, x = make(name, 6, heads=3).eval(), features(2, 5, 3, 6)  # (batch, n, heads, d)
+    for s in (torch.arange(5), torch.tensor([[3, -1, 4, 1, 5], [9, 2, 6, 5, 3]])):
+        table = encode.table(s, x.dtype)
+        for side in (encode.query, encode.key):
+            expected = side(x.transpose(1, 2), table).transpose(1, 2)
+            assert_close(side(x, table, layout="bnhd"), expected, rtol=0, atol=0)
+        if name != "spe":
+            assert_close(encode(x, s, layout="bnhd"), encode.query(x, table, layout="bnhd"), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "values"),
+    [
+        (lambda x: encoding("rope", 6)(x, torch.arange(5)), ["5 positions", "layout='bnhd'"]),
+        (lambda x: encoding("rope", 6)(x, table=encoding("rope", 6).table(torch.arange(5))), ["layout='bnhd'"]),
+        (lambda x: encoding("rope", 6, heads=3)(x), ["3 heads", "layout='bnhd'"]),
+        (lambda x: encoding("rope", 6)(x, layout="bdhn"), ["'bhnd'", "'bnhd'", "got layout='bdhn'"]),
+        (lambda x: encoding("rope", 6)(x[0, 0], layout="bnhd"), ["(batch, n, heads, d)", "(3, 6)"]),
+    ],
+)
+def test_rows_and_heads_that_are_swapped_are_refused_where_it_can_be_told(call, values):
+    with pytest.raises(LrpeError) as error:
+        call(torch.ones(2, 5, 3, 6, dtype=torch.float32))  # (batch, n, heads, d)
+    assert all(value in str(error.value) for value in values)
+
+
 @every
 def test_without_positions_they_count_from_zero(name):
     encode, x = make(name, 6), features(2, 3, 5, 6)
