@@ -6,8 +6,9 @@ property, so pictures of many methods show the shapes as well. What is too dark 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
-from lrpe.errors import unknown_name
+from lrpe.experiments.methods import find_method
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,26 @@ LOOKS = {
     "softmax-decay": Look("#7A5C2E", "diamond", dark="#C29A5B"),
     "recommended": Look("#882255", "cross", dark="#E0609B"),
 }
+SPARE = (
+    Look("#44AA99", "diamond"),
+    Look("#AA4499", "square"),
+    Look("#88884D", "triangle-up"),
+    Look("#CC6677", "cross"),
+)
 BASES = {"householder": LOOKS["type2"], "identity": LOOKS["rope"], "odd-even": LOOKS["per"]}  # rows of the ablation
 TYPES = {"unitary": "type1", "orthogonal": "type2", "permutation": "type3"}  # what a Λ is in the paper
 
 
 def look(name: str) -> Look:
-    """The look of a method, of a product "basis*matrix", which is that of its type, or of a basis alone."""
+    """Return the look of a method, of a product "basis*matrix", which is that of its type, or of a basis alone.
+
+    A method or a Λ that was registered from outside has one of the spare colours, always the same.
+    """
     known, looks = TYPES.get(name.partition("*")[2], name), LOOKS | BASES
-    if known not in looks:
-        raise unknown_name("method with a colour", name, looks)
-    return looks[known]
+    if known in looks:
+        return looks[known]
+    find_method(name)  # raises for a name that nobody has
+    return SPARE[crc32(name.encode()) % len(SPARE)]
 
 
 def ramp(count: int) -> list[str]:

@@ -10,9 +10,14 @@ import pytest
 import torch
 
 from lrpe import LrpeError
+from lrpe.encodings.basis import Identity
+from lrpe.encodings.config import ANGLES, BASES, MATRICES
 from lrpe.encodings.family import FAMILY
+from lrpe.encodings.matrix_basis import LearnedOrthogonal
+from lrpe.encodings.unitary import Unitary
 from lrpe.experiments.methods import METHODS
 from lrpe.models import LrpeForCausalLM
+from lrpe.report.explorer.dense import MOST
 from lrpe.report.explorer.given import given
 from lrpe.report.explorer.learned import read_run
 from lrpe.report.explorer.page import SCRIPTS, explorer, write_explorer
@@ -101,7 +106,7 @@ def test_what_was_learned_is_read_and_not_what_it_began_with(tmp_path):
         encoding.basis.v.add_(1)
     model.save_pretrained(tmp_path)
     layer = read_run(tmp_path)["layers"][1]
-    assert layer["matrix"]["alpha"] == [encoding.matrix.angles.alpha.double().tolist()]
+    assert [entry["alpha"] for entry in layer["matrix"]] == [encoding.matrix.angles.alpha.double().tolist()]
     assert layer["basis"]["vectors"] == encoding.basis.v.tolist()
     assert layer["decay"] == [1.0]
     assert layer["heads"] == 1
@@ -111,8 +116,8 @@ def test_a_permutation_is_read_from_its_cycles(tmp_path):
     model = tiny(LrpeForCausalLM, "type3").float()
     model.save_pretrained(tmp_path)
     matrix = model.model.layers[0].attention.encoding.matrix
-    (permutation,) = read_run(tmp_path)["layers"][0]["matrix"]["permutation"]
-    assert torch.equal(torch.eye(8)[permutation], matrix.dense(1).real.float())
+    (entry,) = read_run(tmp_path)["layers"][0]["matrix"]
+    assert torch.equal(torch.eye(8)[entry["permutation"]], matrix.dense(1).real.float())
 
 
 @pytest.mark.parametrize(
@@ -139,6 +144,63 @@ def test_a_run_without_an_encoding_of_the_family_is_refused(tmp_path):
     tiny(LrpeForCausalLM, "spe").float().save_pretrained(tmp_path)
     with pytest.raises(LrpeError, match="P × Λ along a sequence"):
         read_run(tmp_path)
+
+
+def test_a_layer_that_cannot_be_drawn_is_named_and_the_others_are(tmp_path, monkeypatch):
+    tiny(LrpeForCausalLM, "learned*orthogonal").float().save_pretrained(tmp_path / "wide")
+    monkeypatch.setattr("lrpe.report.explorer.learned.WIDEST", 4)
+    with pytest.raises(
+        LrpeError, match=r"no layer.*LearnedOrthogonal is drawn by its matrix, up to a width of 4; got dim=8"
+    ):
+        read_run(tmp_path / "wide")
+    mixed = tiny(LrpeForCausalLM, "type2").float()
+    mixed.model.layers[1].attention.encoding.basis = LearnedOrthogonal(8)
+    monkeypatch.setattr("lrpe.report.explorer.learned.open_model", lambda _: mixed)
+    run = read_run(tmp_path / "wide")
+    assert [layer["title"] for layer in run["layers"]] == ["layer 0"]
+    assert given([run])["refused"] == run["refused"]
+    assert run["refused"][0].startswith("Layer 1 of wide: LearnedOrthogonal is drawn by its matrix")
+
+
+class Stretched(Identity):
+    def transform(self, x, table):
+        return 2 * x
+
+
+class Hurrying(Unitary):
+    """No representation of the integers: the second step is longer than the first."""
+
+    def dense(self, s):
+        return super().dense(s * s)
+
+
+def fails(_):
+    raise ValueError("a library that is not installed")
+
+
+@pytest.mark.parametrize(
+    ("register", "make", "sentence"),
+    [
+        (BASES, lambda config: Stretched(config.head_dim), "P is unitary, so Pᴴ P = I; it is off by 3"),
+        (BASES, fails, r"ValueError\('a library that is not installed'\)"),
+        (MATRICES, lambda config, _: Hurrying(config.head_dim), r"s-th power of Λ\^\(1\); at s = -3 it is off"),
+        (ANGLES, lambda count, length: torch.ones(3), r"α has one angle for each of 4; got the shape \(3,\)"),
+    ],
+)
+def test_what_was_registered_and_cannot_be_drawn_is_refused_in_a_sentence(monkeypatch, register, make, sentence):
+    monkeypatch.setitem(register, "odd one", make)
+    told = given([])
+    assert "odd one" not in {*told["bases"], *told["matrices"], *told["angles"]}
+    (refused,) = told["refused"]
+    assert re.match(rf"odd one: .*{sentence}", refused), refused
+
+
+def test_the_page_has_room_for_some_registered_factors_and_says_which_it_leaves_out(monkeypatch):
+    for number in range(MOST + 2):
+        monkeypatch.setitem(BASES, f"basis {number}", lambda config: Identity(config.head_dim))
+    told = given([])
+    assert len(told["dense"]["bases"]) == MOST
+    assert told["refused"] == [f"basis {n}: the page has room for {MOST} registered factors." for n in (MOST, MOST + 1)]
 
 
 @pytest.mark.parametrize(

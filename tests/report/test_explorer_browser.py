@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from lrpe import encoding
+from lrpe.encodings.basis import Basis
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
+from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.models import LrpeForCausalLM
 from lrpe.report.explorer.learned import read_run
 from lrpe.report.explorer.page import write_explorer
@@ -26,6 +28,36 @@ PRODUCTS = [
 BASE, LENGTH, POSITIONS = 3.0, 6, [0, 1, 2, 7, 100, 4096]
 
 
+class Backwards(Basis):
+    """P x is x in reverse, turned by i: real formulas do not draw it."""
+
+    is_complex = True
+
+    def table(self, dtype=torch.float32):
+        return ()
+
+    def transform(self, x, table):
+        return torch.cat([torch.zeros_like(x), x.flip(-1)], -1)
+
+
+class Shift(PositionMatrix):
+    """Λ^(s) shifts all features by s places, round and round: a real Λ that is none of the paper's types."""
+
+    def table(self, positions, dtype=torch.float32):
+        return ((torch.arange(self.dim) - positions[:, None, :, None]) % self.dim,)  # one for all heads
+
+    def transform(self, y, table):
+        return y.gather(-1, table[0].expand(y.shape))
+
+    def dense(self, s):
+        return torch.eye(self.dim, dtype=torch.complex128).roll(s, 0)
+
+
+def golden(count, length):
+    """α_k = 0.618^k π / length."""
+    return torch.pi / length * 0.618 ** torch.arange(count, dtype=torch.float64)
+
+
 @pytest.fixture(scope="module")
 def browser():
     with open_browser() as found:
@@ -41,6 +73,19 @@ def run(tmp_path_factory):
         torch.nn.init.uniform_(block.attention.encoding.matrix.angles.alpha, -1, 1)
     model.save_pretrained(folder / "last")
     return folder, model
+
+
+@pytest.fixture(scope="module")
+def registered(browser, tmp_path_factory):
+    """A page, and a model on it, of a process in which a P, a Λ and an α were registered."""
+    folder = tmp_path_factory.mktemp("registered")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BASES, "backwards", lambda config: Backwards(config.head_dim))
+        patch.setitem(MATRICES, "shift", lambda config, _: Shift(config.head_dim))
+        patch.setitem(ANGLES, "golden", golden)
+        model = tiny(LrpeForCausalLM, "backwards*shift").float()
+        model.save_pretrained(folder / "run")
+        yield opened(browser, write_explorer(folder / "explorer.html", [read_run(folder / "run")]), "light"), model
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +158,40 @@ def test_the_browser_computes_what_the_library_computes(page, basis, matrix, ang
         choice = {"name": "composed", "basis": basis, "matrix": matrix, "angles": angles}
         choice |= {"base": BASE, "length": LENGTH, "seed": seed, "fade": 10}  # r = 1 - 2^-5
         check_agreement(page, f"encodingOf({choice}, {dim})", encode, 1 - 2**-5, content)
+
+
+@pytest.mark.parametrize(
+    ("basis", "matrix", "angles"),
+    [("backwards", "orthogonal", "golden"), ("cosine", "shift", "geometric"), ("backwards", "shift", "golden")],
+)
+def test_the_browser_draws_what_was_registered_as_the_library_computes_it(registered, basis, matrix, angles):
+    page, _ = registered
+    for dim in (8, 64):
+        encode = encoding(f"{basis}*{matrix}", dim, angles=angles, length=2**LENGTH)
+        choice = {"name": "composed", "basis": basis, "matrix": matrix, "angles": angles}
+        choice |= {"base": BASE, "length": LENGTH, "seed": 0, "fade": 10}
+        check_agreement(page, f"encodingOf({choice}, {dim})", encode, 1 - 2**-5, "apart")
+
+
+def test_a_registered_factor_can_be_chosen_and_the_page_goes_on(registered):
+    page, model = registered
+    panel = page.locator("details").first
+    panel.locator("[name=basis]").select_option("backwards")
+    page.wait_for_function("document.querySelector('summary .title').textContent === 'Type 2, P backwards'")
+    panel.locator("[name=matrix]").select_option("shift")
+    page.wait_for_function("document.querySelector('summary .title').textContent === 'Λ shift, P backwards'")
+    assert panel.get_by_text("drawn as Python built it").is_visible()
+    assert not panel.locator("[name=angles]").is_visible()
+    panel.locator("[name=matrix]").select_option("unitary")
+    panel.locator("[name=angles]").select_option("golden")
+    page.wait_for_function("document.querySelector('summary .title').textContent.endsWith('α golden')")
+    panel.locator("[name=name]").select_option("learned 0 1")
+    page.wait_for_function("document.querySelector('summary .title').textContent.includes('layer 1')")
+    check_agreement(
+        page, "encodingOf({ name: 'learned 0 1', head: 0 }, 64)", model.model.layers[1].attention.encoding.double(),
+        model.model.layers[1].attention.decay.r[0].item(), "apart",
+    )  # fmt: skip
+    assert page.said == []
 
 
 def check_agreement(page, written, encode, r, content):
@@ -198,7 +277,7 @@ def test_names_colours_and_parts_go_together(browser, file):
 @pytest.mark.parametrize("name", ["<!--<script>", "<SCRIPT>harmed = 1</SCRIPT>", "code /* code */ <!-- version -->"])
 def test_a_run_with_a_nasty_name_is_shown_by_its_name(browser, run, tmp_path, name):
     told = read_run(run[0])
-    nasty = {"title": name, "layers": [layer | {"run": name} for layer in told["layers"]]}
+    nasty = told | {"title": name, "layers": [layer | {"run": name} for layer in told["layers"]]}
     page = opened(browser, write_explorer(tmp_path / "explorer.html", [nasty]), "light")
     page.locator("[name=name]").first.select_option("learned 0 0")
     page.wait_for_function("name => document.querySelector('summary .title').textContent.endsWith(name)", arg=name)

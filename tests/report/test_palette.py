@@ -17,6 +17,13 @@ def test_the_papers_seven_and_cosformer_differ_in_shape_too():
     assert len({found.shape for found in list(LOOKS.values())[:8]}) == 8
 
 
+def test_what_is_registered_from_outside_has_a_colour_too(monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", METHODS["rope"])
+    monkeypatch.setitem(MATRICES, "spiral", MATRICES["unitary"])
+    assert look("mine") == look("mine")
+    assert look("identity*spiral") not in LOOKS.values()
+
+
 def test_a_product_looks_as_its_type_does():
     assert set(TYPES) == set(MATRICES)
     assert look("fourier*unitary") == look("type1")

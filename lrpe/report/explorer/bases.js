@@ -19,8 +19,16 @@ const bases = {
     im: x.map((_, j) => -dot(x, wave(x, j, Math.sin))),
   }),
   cosine: (x) => real(x.map((_, j) => dot(x, cosines(x.length, j)))),
-  learned: (x, { matrix }) => real(matrix.map((row) => dot(row, x))),
+  dense: (x, { re, im }) => times({ re, im }, real(x)),
 };
+
+// A x for complex rows A = { re, im } and x; a real A has no im
+function times({ re, im }, x) {
+  const real = re.map((row) => ({ re: dot(row, x.re), im: dot(row, x.im) }));
+  const imaginary = im?.map((row) => ({ re: -dot(row, x.im), im: dot(row, x.re) }));
+  const sum = (part) => real.map((value, j) => value[part] + (imaginary ? imaginary[j][part] : 0));
+  return { re: sum("re"), im: sum("im") };
+}
 
 // H x = x - 2 v (v·x) / (v·v)
 function reflect(x, v) {

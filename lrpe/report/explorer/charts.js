@@ -1,6 +1,6 @@
 // A picture of a panel as a view of Vega's, as wide as its place; drawing it again changes its data, and nothing else.
 
-const [TALLEST, LABELS] = [290, 64]; // of a square picture its side, and what stands beside it
+const [TALLEST, LABELS] = [340, 64]; // of a square picture its side, and what stands beside it
 
 async function makeView(picture, place, colours) {
   const spec = { autosize: { type: picture.square ? "pad" : "fit", contains: "padding" }, ...picture.spec(colours) };

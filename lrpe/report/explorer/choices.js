@@ -13,7 +13,10 @@ function encodingOf(choice, dim) {
 function compose(choice, dim) {
   return {
     dim,
-    basis: { kind: choice.basis, vectors: [given.vectors[dim][choice.seed]] },
+    basis: given.dense.bases[choice.basis]?.[dim] ?? {
+      kind: choice.basis,
+      vectors: [given.vectors[dim][choice.seed]],
+    },
     matrix: composeMatrix(choice, dim),
     decay: decayOf(choice.fade),
   };
@@ -21,13 +24,16 @@ function compose(choice, dim) {
 
 function composeMatrix(choice, dim) {
   if (choice.matrix === "none") return { kind: "orthogonal", alpha: [] };
+  if (given.dense.matrices[choice.matrix]) return given.dense.matrices[choice.matrix][dim];
   if (choice.matrix === "permutation")
     return { kind: "permutation", permutation: given.permutations[dim][choice.seed] };
-  const count = choice.matrix === "unitary" ? dim : dim / 2;
-  return {
-    kind: choice.matrix,
-    alpha: angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length }),
-  };
+  return { kind: choice.matrix, alpha: composeAngles(choice, choice.matrix === "unitary" ? dim : dim / 2, dim) };
+}
+
+function composeAngles(choice, count, dim) {
+  const table = given.dense.angles[choice.angles];
+  if (table) return table[count][choice.length];
+  return angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length });
 }
 
 // "learned 0 3" is layer 3 of the first run
@@ -39,9 +45,7 @@ function learnedLayer(name = "") {
 // what all heads share is a list of one
 function oneHead(layer, head) {
   const ofHead = (list) => list[head % list.length];
-  const { alpha, permutation, ...matrix } = layer.matrix;
-  const own = permutation ? { permutation: ofHead(permutation) } : { alpha: ofHead(alpha) };
-  return { dim: layer.dim, basis: layer.basis, matrix: { ...matrix, ...own }, decay: ofHead(layer.decay) };
+  return { dim: layer.dim, basis: layer.basis, matrix: ofHead(layer.matrix), decay: ofHead(layer.decay) };
 }
 
 // a method has the name and the colour that it has in every table; another composition those of its type, and its parts
@@ -57,8 +61,8 @@ function composedLook(choice) {
   const { basis, matrix, angles } = choice;
   const name = methodOf(choice);
   if (name) return given.methods[name];
-  const type = given.methods[given.types[matrix]];
-  const unusual = matrix !== "permutation" && angles !== "geometric" ? `, α ${angles}` : "";
+  const type = given.types[matrix] ?? { title: `Λ ${matrix}`, colour: given.methods.none.colour };
+  const unusual = turns(matrix) && angles !== "geometric" ? `, α ${angles}` : "";
   return { colour: type.colour, title: `${type.title}, P ${given.bases[basis] ?? basis}${unusual}` };
 }
 
@@ -67,6 +71,11 @@ function methodOf({ basis, matrix, angles }) {
   const same = (method) =>
     method.matrix === matrix &&
     (matrix === "none" || method.basis === basis) &&
-    (["none", "permutation"].includes(matrix) || method.angles === angles);
+    (!turns(matrix) || method.angles === angles);
   return Object.keys(given.methods).find((name) => same(given.methods[name]));
+}
+
+// whether a Λ is made of angles that can be chosen
+function turns(matrix) {
+  return matrix === "unitary" || matrix === "orthogonal";
 }

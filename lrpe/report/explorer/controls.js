@@ -9,12 +9,13 @@ function choiceOf(form) {
 }
 
 function fillPanel(form, method) {
-  const { name, matrix, basis } = form.elements;
+  const { name, matrix, basis, angles } = form.elements;
   for (const [value, { title }] of Object.entries(given.methods)) name.append(new Option(title, value));
   given.learned.forEach((run, number) => name.append(learnedGroup(run, number)));
   name.append(new Option("as composed below", "composed"));
   for (const [value, title] of Object.entries(given.matrices)) matrix.append(new Option(title, value));
   for (const [value, title] of Object.entries(given.bases)) basis.append(new Option(title, value));
+  for (const value of given.angles) angles.append(new Option(value, value));
   name.value = method;
   follow(form, name);
 }
@@ -37,20 +38,27 @@ function follow(form, changed) {
   head.max = (learnedLayer(name.value)?.heads ?? 1) - 1;
 }
 
+// what was asked for and cannot be drawn
+function showRefusals(place) {
+  place.hidden = given.refused.length === 0;
+  place.querySelector("ul").append(...given.refused.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+}
+
 // an input is shown when one of the words in its data-when holds
 function showWhatMatters(form) {
   const holds = wordsThatHold(choiceOf(form));
-  for (const label of form.querySelectorAll("[data-when]")) {
-    label.hidden = !label.dataset.when.split(" ").some((word) => holds.has(word));
+  for (const part of form.querySelectorAll("[data-when]")) {
+    part.hidden = !part.dataset.when.split(" ").some((word) => holds.has(word));
   }
 }
 
 function wordsThatHold({ name, matrix, basis, angles, content }) {
   const layer = learnedLayer(name);
   if (layer) return new Set(layer.heads > 1 ? ["heads"] : []);
-  const turns = matrix === "unitary" || matrix === "orthogonal";
+  const turning = turns(matrix) && (angles === "geometric" ? "base" : "length");
   const drawn = basis === "householder" || matrix === "permutation";
-  return new Set(["composed", turns && "turns", turns && angles, drawn && "drawn", content]);
+  const built = given.dense.bases[basis] || given.dense.matrices[matrix];
+  return new Set(["composed", turning && "turns", turning, drawn && "drawn", built && "built", content]);
 }
 
 function showValues(form) {

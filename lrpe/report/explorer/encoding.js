@@ -1,6 +1,7 @@
 // M_s = Λ^(s) P. An encoding is { dim, basis: { kind, ... }, matrix: { kind, ... }, decay }.
 
-const isComplex = ({ basis, matrix }) => basis.kind === "fourier" || matrix.kind === "unitary";
+const isComplex = ({ basis, matrix }) =>
+  basis.kind === "fourier" || matrix.kind === "unitary" || Boolean(basis.complex || matrix.complex);
 const changeBasis = ({ basis }, x) => bases[basis.kind](x, basis);
 const encodeAt = ({ matrix }, y, s) => positionMatrices[matrix.kind](y, s, matrix);
 

@@ -111,4 +111,5 @@ function rebuildIfWider() {
 if (!matchMedia("(min-width: 64rem)").matches) {
   for (const details of document.querySelectorAll(".choices")) Object.assign(details, { open: false, name: "choices" });
 }
+showRefusals(document.getElementById("refused"));
 const ready = rebuild().then(listen);

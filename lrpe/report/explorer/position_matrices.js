@@ -1,4 +1,5 @@
-// Λ^(s) y for a complex y = { re, im }, as lrpe/encodings/unitary.py, orthogonal.py and permutation.py have it.
+// Λ^(s) y for a complex y = { re, im }, as lrpe/encodings/unitary.py, orthogonal.py and permutation.py have it. One that
+// is written nowhere here is Vᴴ diag(e^{isα}) V, with V and α from Python.
 
 const positionMatrices = {
   unitary: (y, s, { alpha }) => ({
@@ -6,11 +7,21 @@ const positionMatrices = {
     im: y.re.map((re, j) => re * Math.sin(s * alpha[j]) + y.im[j] * Math.cos(s * alpha[j])),
   }),
   orthogonal: (y, s, matrix) => ({ re: rotate(y.re, s, matrix), im: rotate(y.im, s, matrix) }),
+  dense: (y, s, matrix) => fromEigenvectors(positionMatrices.unitary(times(matrix, y), s, matrix), matrix),
   permutation: (y, s, { permutation }) => {
     const power = powerOf(permutation, s);
     return { re: power.map((j) => y.re[j]), im: power.map((j) => y.im[j]) };
   },
 };
+
+// Vᴴ y, which is the conjugate of Vᵀ ȳ
+function fromEigenvectors(y, { re, im }) {
+  const transposed = { re: transpose(re), im: transpose(im) };
+  const { re: real, im: imaginary } = times(transposed, { re: y.re, im: y.im.map((value) => -value) });
+  return { re: real, im: imaginary.map((value) => -value) };
+}
+
+const transpose = (rows) => rows[0].map((_, j) => rows.map((row) => row[j]));
 
 // pairs of neighbours turn, the last ones alternate, those between stay
 function rotate(x, s, { alpha, alternating = 0 }) {

@@ -16,6 +16,7 @@ const termsOf = {
         return { angle: j < y.re.length - alternating ? 0 : Math.PI, re: product(y, z, j, j).re, im: 0 };
       }),
   ],
+  dense: (y, z, matrix) => termsOf.unitary(times(matrix, y), times(matrix, z), matrix),
   permutation: (y, z, { permutation }) => cyclesOf(permutation).flatMap((cycle) => cycleTerms(y, z, cycle)),
 };
 

@@ -1,5 +1,7 @@
 // Two features of M_s q against each other: a rotation's pair runs along a circle.
 
+const NOTHING = 1e-9; // what is smaller is rounding, and drawn as 0
+
 const pathPicture = {
   place: "path",
   square: true,
@@ -34,7 +36,8 @@ const pathPicture = {
     const [first, second] = pairOf(encoding, pair);
     const points = features(encoding, q, range(n)).map((row, s) => ({ s, x: row[first], y: row[second] }));
     const radius = Math.max(...points.map(({ x, y }) => Math.hypot(x, y)));
-    const path = points.map(({ s, x, y }) => ({ s, x: x / (radius || 1), y: y / (radius || 1) }));
+    const scale = radius < NOTHING ? Infinity : radius;
+    const path = points.map(({ s, x, y }) => ({ s, x: x / scale, y: y / scale }));
     return {
       data: { path },
       signals: { colour, latest: Math.max(n - 1, 1) },
@@ -43,20 +46,22 @@ const pathPicture = {
   },
 };
 
-// neighbours; the real and the imaginary part for Type 1
+// neighbours; the real and the imaginary part if Λ is complex
 function pairOf(encoding, pair) {
   const own = pair % Math.max(encoding.dim >> 1, 1);
-  return encoding.matrix.kind === "unitary" ? [own, encoding.dim + own] : [2 * own, 2 * own + 1];
+  const complex = encoding.matrix.kind === "unitary" || encoding.matrix.complex;
+  return complex ? [own, encoding.dim + own] : [2 * own, 2 * own + 1];
 }
 
 function pathSays(encoding, first, second, radius) {
   const names = `Features ${first} and ${second}`;
-  return radius < 1e-12
+  return radius < NOTHING
     ? `${names} are 0 for this q.`
     : `${names} ${wayOf(encoding, first)}; radius ${radius.toPrecision(2)}.`;
 }
 
 function wayOf({ dim, matrix: { kind, alpha, alternating = 0 } }, first) {
+  if (kind === "dense") return "go where Λ takes them";
   if (kind === "permutation") return "take values from all along their cycles";
   const angle = alpha[kind === "unitary" ? first : first / 2];
   if (angle) return `turn once in ${tokens((2 * Math.PI) / Math.abs(angle))}`;
