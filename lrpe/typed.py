@@ -6,6 +6,7 @@ of these. ``Range`` in an ``Annotated`` type bounds a number.
 
 import difflib
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Iterator
@@ -297,3 +298,22 @@ def _unknown_key(key: str, candidates: list[str], siblings: list[str]) -> LrpeEr
     near = sorted((each for each in candidates if ratio[each] >= 0.7), key=lambda each: -ratio[each])[:3]
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     return LrpeError(f"There is no key named {_shown(key)}. {hint}Known: {', '.join(sorted(siblings))}.")
+
+
+def conform_known(values: dict[str, Any], kind: type[T]) -> T:
+    """Return a dataclass of the fields that it has; keys that this version does not know are left out."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return conform({name: value for name, value in values.items() if name in known}, kind, "")
+
+
+def to_json(value: Any, indent: int | None = 2) -> str:
+    """Return JSON that every parser reads: NaN and infinities, which JSON lacks, become null."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lrpe.training.record import Record
+from lrpe.training.metrics import read_metrics
 
 FRESH = 300  # seconds since the last line, within which a run is taken to be under way
 
@@ -18,7 +18,7 @@ def list_runs(runs: Path) -> list[dict[str, Any]]:
 
 
 def describe_run(folder: Path, runs: Path) -> dict[str, Any]:
-    lines = read_metrics(folder)
+    lines = read_metrics(folder)[0]
     written = max(file.stat().st_mtime for file in (folder / "metrics.jsonl", folder / "config.yaml") if file.exists())
     return {
         "name": str(folder.relative_to(runs)),
@@ -44,24 +44,20 @@ def best(folder: Path, lines: list[dict[str, Any]]) -> str:
 
 
 def updates_done(folder: Path) -> int:
-    return max((line["update"] for line in read_metrics(folder)), default=0)
+    return max((line["update"] for line in read_metrics(folder)[0]), default=0)
 
 
 def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
     """The metric that the run is judged by, and its course in validation: (update, figure)."""
     metric = primary(folder)
     name = f"validation {metric}"
-    return metric, [(line["update"], line[name]) for line in read_metrics(folder) if name in line]
+    return metric, [(line["update"], line[name]) for line in read_metrics(folder)[0] if name in line]
 
 
 def seconds_an_update(folder: Path) -> float | None:
     """The median of the run, or None before its first line."""
-    times = [line["seconds"] for line in read_metrics(folder) if "seconds" in line]
+    times = [line["seconds"] for line in read_metrics(folder)[0] if "seconds" in line]
     return median(times) if times else None
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    return Record(folder, {}, writes=False).metrics()
 
 
 def primary(folder: Path) -> str:

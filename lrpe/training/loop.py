@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +15,17 @@ from torch import Tensor, nn
 from lrpe.errors import LrpeError, StoppedError, require
 from lrpe.tasks.evaluate import evaluate, to_device
 from lrpe.tasks.task import Batch, Loss, Task
+from lrpe.training.about import About
 from lrpe.training.bar import Bar
-from lrpe.training.checkpoint import load_checkpoint, save_checkpoint
+from lrpe.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from lrpe.training.history import History
+from lrpe.training.metrics import read_metrics
 from lrpe.training.optimization import Optimization, scale_
 from lrpe.training.parallel import choose_parallel
 from lrpe.training.precision import Kind, Precision
 from lrpe.training.processes import added, on_first, rank, world
 from lrpe.training.record import Record
+from lrpe.training.same_run import Config
 from lrpe.training.seeds import draw_seeds, set_seed
 from lrpe.training.steps import Steps, measure, validation_batches
 from lrpe.training.stopping import Stop
@@ -76,17 +79,28 @@ def train(
     bare: nn.Module,
     training: Training,
     folder: Path,
-    config: dict[str, Any],
+    config: Config,
     title: str,
-    about: dict[str, Any] | None = None,
+    about: About = About(),  # noqa: B008 (frozen)
+    upgrade: Callable[[Config], Config] = lambda old: old,
 ) -> dict[str, float]:
-    """Train ``bare`` on the task, or go on with the run in the folder; the metrics of its last evaluation.
+    """Train ``bare`` on the task, or go on with the run in the folder.
 
-    ``config`` is what the run is known by, and ``about`` what else its record tells, such as the hashes of its data.
+    Args:
+        task, bare, training: what is learned, the model, and how.
+        folder: of the run.
+        config: what the run is known by: the folder belongs to this configuration alone.
+        title: what the progress is shown under.
+        about: what else the record tells, such as the hashes of the data.
+        upgrade: brings a configuration that an earlier version wrote up to date.
+
+    Returns:
+        The metrics of the last evaluation.
     """
-    record = Record(folder, config, writes=rank() == 0)
-    on_first(lambda: record.begin(about))
-    return Loop(task, bare, training, record, title).run()
+    record = Record(folder, config, rank() == 0, upgrade)
+    with record.alone():
+        on_first(lambda: record.begin(about))
+        return Loop(task, bare, training, record, title).run()
 
 
 class Learned(NamedTuple):
@@ -121,14 +135,13 @@ class Loop:
         self.history, self.stop = History(record.folder), Stop()
         self.watchers: list[Watcher] = []
         self.update, self.saved, self.found, self.unit = 0, 0, {}, ""
-        self.best: tuple[int, float] | None = None  # the update, and its metric
+        self.best: tuple[int, float | None] | None = None  # the update, and its metric, None if it is not a number
 
     def run(self) -> dict[str, float]:
-        with self.record.alone():
-            self.resume()
-            if self.update < self.plan.updates:
-                with self.stop, self.watched(), Bar(self.title, self.plan.updates, self.update, rank() == 0) as bar:
-                    self.go_on(bar)
+        self.resume()
+        if self.update < self.plan.updates:
+            with self.stop, self.watched(), Bar(self.title, self.plan.updates, self.update, rank() == 0) as bar:
+                self.go_on(bar)
         return self.found
 
     def resume(self) -> None:
@@ -139,9 +152,9 @@ class Loop:
             print(f"{text} {way}", file=sys.stderr)
             self.record.log(text)
         if progress is not None:
-            self.update = self.saved = progress["update"]
-            self.best, self.found = progress["best"], progress["metrics"]
-            self.precision.restore(progress["precision"])
+            self.update = self.saved = progress.update
+            self.best, self.found = progress.best, progress.figures()
+            self.precision.restore(progress.precision)
             load_checkpoint(self.history.place(self.update), self.model, self.optimizer)
             self.record.log(f"Resumed after update {self.update}.")
             self.mark()
@@ -188,7 +201,7 @@ class Loop:
         norm = scale_(gradients, world() / (count * self.precision.scale), self.plan.clip)
         loss, accepted = total / count, self.precision.accept(norm)
         if not math.isfinite(loss) or (accepted and not math.isfinite(norm)):
-            raise LrpeError(self.broken(loss, norm))
+            raise LrpeError(self.diverge(loss, norm))
         if accepted:
             self.optimizer.step()
         self.optimizer.zero_grad()
@@ -233,8 +246,7 @@ class Loop:
         if self.saved == self.update:
             return
         self.record.sync()
-        state = {"metrics": self.found, "precision": self.precision.state()}
-        progress = {"update": self.update, "best": self.best} | state
+        progress = Progress(self.update, self.best, dict(self.found), self.precision.state())
         save_checkpoint(self.history.place(self.update), self.model, self.bare, self.optimizer, progress)
         self.saved = self.update
         self.mark()
@@ -250,13 +262,22 @@ class Loop:
     def due(self, every: int) -> bool:
         return self.update % every == 0 or self.update == self.plan.updates
 
-    def broken(self, loss: float, norm: float) -> str:
-        before = [f"{line['loss']:.3f}" for line in self.record.metrics()[-5:] if "loss" in line]
-        epoch = self.update // self.steps.updates_per_epoch
+    def diverge(self, loss: float, norm: float) -> str:
+        """Note the divergence, withdraw a checkpoint of the weights that led to it, and return how to go on."""
+        before = [line["loss"] for line in read_metrics(self.record.folder)[0][-5:] if "loss" in line]
+        epoch, shown = self.update // self.steps.updates_per_epoch, ", ".join(f"{each:.3f}" for each in before)
+        self.record.add(update=self.update + 1, loss=loss, norm=norm, rate=self.rate, diverged=1)
+        good = on_first(lambda: self.history.withdraw(self.update))
+        way_out = (
+            "Begin anew with a lower rate, or clip."
+            if good is None
+            else f"Begin a new run with a lower rate, or clip, from the last good checkpoint: --from "
+            f"{self.history.place(good.update)} --training.optimization.rate {self.plan.rate / 2:g}"
+        )
         return (
             f"The loss became {loss} and the norm of its gradient {norm} at update {self.update + 1} (epoch {epoch}, "
-            f"rate {self.rate:.2e}); the losses before were {', '.join(before) or 'not measured'}. The last checkpoint "
-            "is kept; try a lower rate, or clip."
+            f"rate {self.rate:.2e}); the losses before were {shown or 'not measured'}. The same command would end here "
+            f"again. {way_out}"
         )
 
     @property
@@ -268,6 +289,6 @@ class Loop:
         return {self.task.metric: self.found[self.task.metric]} if self.found else {}
 
 
-def improves(value: float, best: float, better: str) -> bool:
+def improves(value: float, best: float | None, better: str) -> bool:
     """Any figure is better than none, such as the correlation of a model that says the same of all samples."""
-    return math.isnan(best) or (value > best if better == "higher" else value < best)
+    return best is None or not math.isfinite(best) or (value > best if better == "higher" else value < best)

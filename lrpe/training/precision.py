@@ -2,13 +2,22 @@
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from lrpe.errors import require
 
 Kind = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the loss is multiplied by, and for how many updates no gradient has overflowed."""
+
+    scale: float = 1.0
+    held: int = 0
 
 
 class Precision:
@@ -42,8 +51,8 @@ class Precision:
         require(self.scale >= 2**-14, "A gradient overflows float16 however it is scaled. Use bfloat16 or float32.")
         return fits
 
-    def state(self) -> dict[str, Any]:
-        return {"scale": self.scale, "held": self.held}
+    def state(self) -> Scale:
+        return Scale(self.scale, self.held)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.scale, self.held = state["scale"], state["held"]
+    def restore(self, state: Scale) -> None:
+        self.scale, self.held = state.scale, state.held

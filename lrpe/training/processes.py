@@ -73,3 +73,18 @@ def on_first(act: Callable[[], Found]) -> Found:
     if told[1] is not None:
         raise LrpeError(told[1])
     return told[0]
+
+
+def on_every(act: Callable[[], None]) -> None:
+    """Act on every process. If one fails all of them raise its error, so that none is left waiting for it."""
+    if not dist.is_initialized():
+        return act()
+    problem = None
+    try:
+        act()
+    except LrpeError as error:
+        problem = str(error)
+    problems: list[str | None] = [None] * world()
+    dist.all_gather_object(problems, problem)
+    for text in filter(None, problems):
+        raise LrpeError(text)

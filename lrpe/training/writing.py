@@ -1,40 +1,31 @@
 """Writing to a disk that may be full."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
 from safetensors import SafetensorError
-from torch.distributed.checkpoint.api import CheckpointException
 
-from lrpe.errors import LrpeError
+from lrpe import whole
+from lrpe.errors import LrpeError, require
 from lrpe.whole import write_whole
 
 
-@contextmanager
-def naming_failure(path: Path) -> Iterator[None]:
-    """What cannot be written ends the run, with the reason and the way on."""
-    try:
-        yield
-    except (OSError, SafetensorError, CheckpointException) as error:
-        raise LrpeError(
-            f"{path} could not be written: {reason(error)}. The last good checkpoint is kept: make room, and the same "
-            "command goes on from it."
-        ) from error
-
-
-def reason(error: BaseException) -> str:
-    """In words; of several processes' failures, the first."""
-    if isinstance(error, CheckpointException):
-        error = next(iter(error.failures.values()))[0]
-    return str(error).strip().rstrip(".") or type(error).__name__
+def naming_failure(path: Path) -> AbstractContextManager[None]:
+    """As ``whole.naming_failure``, for weights too."""
+    return whole.naming_failure(path, SafetensorError)
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
     """A disk that is nearly full takes a part, and only then refuses."""
     while data:
         data = data[stream.write(data) :]
+
+
+def _open_here(file: Path) -> int:
+    """Open a file to add to it, but not what a link leads to: a run's folder may be a stranger's."""
+    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 class Growing:
@@ -46,7 +37,7 @@ class Growing:
 
     def write(self, data: bytes) -> None:
         with naming_failure(self.file):
-            self.stream = self.stream or self.file.open("ab", buffering=0)
+            self.stream = self.stream or os.fdopen(_open_here(self.file), "ab", buffering=0)
             write_all(self.stream, data)
 
     def close(self) -> None:
@@ -62,7 +53,14 @@ class Lines(Growing):
         self.write(f"{line}\n".encode())
 
     def read(self) -> list[str]:
-        return self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
+        """Return the lines; bytes that are no text are replaced, so that they cost a line and not the file."""
+        if not self.file.exists():
+            return []
+        require(self.file.is_file(), f"{str(self.file)!r} is not a file. Move it away, and the run goes on without it.")
+        try:
+            return self.file.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
+        except OSError as error:
+            raise LrpeError(f"{str(self.file)!r} cannot be read: {error.strerror}.") from error
 
     def rewrite(self, lines: list[str]) -> None:
         self.close()

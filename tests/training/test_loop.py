@@ -13,7 +13,7 @@ from lrpe.models import LrpeForImageClassification
 from lrpe.training.checkpoint import DONE
 from lrpe.training.history import History
 from lrpe.training.loop import Loop, StoppedError, improves
-from lrpe.training.record import Record
+from lrpe.training.metrics import read_metrics
 from tests.training.small_run import (
     assert_same_run,
     assert_same_to_rounding,
@@ -77,7 +77,7 @@ def test_a_run_that_crashed_at_any_update_goes_on_as_if_it_had_not(tmp_path, who
 
 def test_a_run_that_ended_is_not_trained_again(whole, at_update, monkeypatch):
     monkeypatch.setattr(Loop, "learn", lambda *_: pytest.fail("trained all the same"))
-    assert run(whole)["accuracy"] == Record(whole, {}, writes=False).metrics()[-1]["validation accuracy"]
+    assert run(whole)["accuracy"] == read_metrics(whole)[0][-1]["validation accuracy"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -150,6 +150,35 @@ def test_a_run_goes_on_with_another_micro_batch(tmp_path, plain, at_update):
     at_update(5, lambda loop: None)
     run(tmp_path, small_training(micro_batch=4), dropout=0.0)
     assert_same_to_rounding(tmp_path, plain)
+
+
+def test_divergence_keeps_the_last_good_checkpoint_and_says_how_to_go_on(tmp_path, at_update):
+    def spoil(loop):
+        for parameter in loop.bare.parameters():
+            parameter.data.fill_(float("nan"))
+        loop.save()  # as an update whose step gave NaN, before anybody measures a loss, would be
+
+    at_update(8, spoil)
+    good = tmp_path / "checkpoints" / "step-00000006"
+    with pytest.raises(LrpeError, match=rf"same command would end here again.*--from {good} --training.optim.* 0\.005"):
+        run(tmp_path)
+    assert (tmp_path / "last").resolve() == good
+    assert (tmp_path / "checkpoints" / "diverged-step-00000007").is_dir()
+    assert all(value.isfinite().all() for value in weights(tmp_path).values())
+    last = lines(tmp_path)[-1]
+    assert (last["update"], last["loss"], last["diverged"]) == (8, None, 1)
+    with pytest.raises(LrpeError, match="from the last good checkpoint"):
+        run(tmp_path)  # again, from the good one
+    at_update(8, lambda loop: None)
+    run(tmp_path)
+    assert "diverged" not in {key for line in lines(tmp_path) for key in line}
+
+
+def test_divergence_before_the_first_good_checkpoint_says_to_begin_anew(tmp_path, at_update):
+    at_update(2, lambda loop: loop.save())
+    with pytest.raises(LrpeError, match=r"Begin anew with a lower rate, or clip\."):
+        run(tmp_path, small_training(rate=1e30, clip=0.0, warmup=0))
+    assert not (tmp_path / "last").is_symlink()
 
 
 def test_a_batch_that_cannot_be_shared_is_named(tmp_path):

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from lrpe.models import LrpeForCausalLM, LrpeForImageClassification
-from lrpe.training.checkpoint import read_progress, save_checkpoint
+from lrpe.training.checkpoint import Progress, read_progress, save_checkpoint
 from lrpe.training.optimization import Optimization
 from lrpe.training.parallel import Sharded
 from lrpe.training.processes import barrier, joined, on_first, own_device, rank, world
@@ -36,7 +36,7 @@ def one(tmp_path_factory):
 def test_two_processes_give_the_losses_and_weights_of_one(tmp_path, one, parallel, micro_batch):
     finish(start(tmp_path, 2, parallel=parallel, micro_batch=micro_batch))
     assert_same_to_rounding(tmp_path, one)
-    assert read_progress(tmp_path / "last")["processes"] == 2
+    assert read_progress(tmp_path / "last").processes == 2
     LrpeForImageClassification.from_pretrained(tmp_path / "best")
 
 
@@ -74,7 +74,7 @@ def save_tied(folder: Path) -> None:
     with parallel.step(model, last=True):
         model(draw_ids(2, 9), labels=draw_ids(2, 9)).loss.backward()
     optimizer.step()
-    save_checkpoint(folder, model, bare, optimizer, {"update": 1})
+    save_checkpoint(folder, model, bare, optimizer, Progress(1))
 
 
 def test_tied_embeddings_stay_tied_in_shares(tmp_path):
@@ -100,7 +100,7 @@ def test_torchrun_that_is_asked_to_stop_lets_its_processes_save(tmp_path):
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert "and saved; the same command goes on" in errors
-    assert read_progress(tmp_path / "last")["update"] == lines(tmp_path)[-1]["update"]
+    assert read_progress(tmp_path / "last").update == lines(tmp_path)[-1]["update"]
 
 
 def test_alone_there_is_nobody_to_wait_for(monkeypatch):

@@ -1,0 +1,31 @@
+"""metrics.jsonl of a run: a line of figures for each update and each evaluation."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from lrpe.errors import LrpeError, require
+from lrpe.training.writing import Lines
+from lrpe.typed import conform, parse_json
+
+Line = dict[str, Any]  # the update, a whole number, and figures by name, which are floats
+
+
+def read_metrics(folder: Path) -> tuple[list[Line], list[str]]:
+    """Return the lines of metrics.jsonl, and a sentence for each that is damaged and left out."""
+    found, damaged = [], []
+    for number, text in enumerate(Lines(folder / "metrics.jsonl").read(), 1):
+        try:
+            found.append(_parse(text))
+        except LrpeError as error:
+            damaged.append(f"Line {number} of {str(folder / 'metrics.jsonl')!r} is damaged and left out: {error}.")
+    return found, damaged
+
+
+def _parse(text: str) -> Line:
+    """A line of figures; one that is not a number was written as null, or by earlier versions as NaN."""
+    values = conform(parse_json(text), dict[str, float | None], "")
+    line = {name: math.nan if figure is None else figure for name, figure in values.items()}
+    update = line.get("update", math.nan)
+    require(update.is_integer() and update >= 0, "it has no number of an update")
+    return line | {"update": int(update)}

@@ -1,0 +1,93 @@
+"""The optimiser's state as torch.distributed.checkpoint wrote it, for runs begun before ours was safetensors.
+
+Its index is a pickle, which can name any function to be called. Here each name that it may hold stands for something
+inert, and any other is refused, so that nothing of the pickle runs; tensors are read with ``weights_only=True``.
+"""
+
+import io
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.errors import LrpeError, require
+
+METADATA, PREFIX = ".metadata", "optimizer.state."
+RECORDS = ("torch.distributed.checkpoint.", "torch.serialization", "pathlib")  # where the names of an index are from
+LARGEST = 2**28  # bytes
+
+
+class _Record:
+    """Holds the fields of a pickled object and does nothing."""
+
+    def __new__(cls, *_: Any) -> "_Record":
+        return super().__new__(cls)
+
+    def __setstate__(self, fields: Any) -> None:
+        if isinstance(fields, dict):  # TensorProperties has a tuple, which nobody needs here
+            vars(self).update(fields)
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name of the index; ``LrpeError`` for one that no index has."""
+        if (module, name) == ("torch", "Size"):
+            return tuple
+        if module.startswith(RECORDS) or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
+            return _Record
+        raise LrpeError(f"it names {module}.{name}, which no checkpoint of ours does. Do not trust where it comes from")
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some rows of a tensor: where they begin in it, and their bytes in a file."""
+
+    rows_before: tuple[int, ...]
+    file: Path
+    start: int
+    length: int
+
+    def read(self) -> Tensor:
+        with self.file.open("rb") as stream:
+            stream.seek(self.start)
+            content = stream.read(self.length)
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+def open_old_state(folder: Path) -> Any:
+    """Return a function that reads a whole tensor by its name, such as "layers.0.weight.exp_avg"."""
+    pieces = _guarded(folder, lambda: _read_index(folder))
+
+    def read(name: str) -> Tensor:
+        require(name in pieces, f"The optimiser's state in {str(folder)!r} has no {name}: it is of another model.")
+        parts = _guarded(folder, lambda: [piece.read() for piece in pieces[name]])
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    return read
+
+
+def _guarded(folder: Path, read: Any) -> Any:
+    """Read, or say why not. A damaged pickle raises anything at all, as Python's manual says: hence ``Exception``."""
+    try:
+        return read()
+    except Exception as error:
+        raise LrpeError(f"The optimiser's state in {str(folder)!r} cannot be read: {error}.") from error
+
+
+def _read_index(folder: Path) -> dict[str, list[_Piece]]:
+    require((folder / METADATA).stat().st_size <= LARGEST, f"its index has more than {LARGEST:,} bytes")
+    index = _Unpickler(io.BytesIO((folder / METADATA).read_bytes())).load()
+    found: dict[str, list[_Piece]] = {}
+    for key, info in index.storage_data.items():
+        if key.fqn.startswith(PREFIX):
+            piece = _Piece(key.offset or (), _inside(folder, info.relative_path), int(info.offset), int(info.length))
+            found.setdefault(key.fqn.removeprefix(PREFIX), []).append(piece)
+    return {name: sorted(pieces, key=lambda piece: piece.rows_before) for name, pieces in found.items()}
+
+
+def _inside(folder: Path, name: str) -> Path:
+    require(Path(name).name == name, f"its index leads out of the folder: {name!r}")
+    return folder / name
