@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from lrpe.cli.choosing import one
 from lrpe.cli.train import show
@@ -25,12 +24,11 @@ class Evaluate:
 
     def run(self) -> int:
         from lrpe.experiments.run import score
-        from lrpe.experiments.written import from_dict
+        from lrpe.experiments.written import read_experiment
         from lrpe.training.processes import joined, rank
-        from lrpe.typed import read_yaml
 
         folder = Path(one(self.folder, "evaluate", "run"))
-        experiment = from_dict(read_yaml(folder / "config.yaml", dict[str, Any]))
+        experiment = read_experiment(folder)
         if self.batches is not None:
             experiment = replace(experiment, scored=self.batches)
         with joined() as device:

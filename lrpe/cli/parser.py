@@ -135,4 +135,4 @@ def add_options(parser: Parser, verb: type) -> None:
             each = field.metadata["many"]
             parser.add_argument(*flags, dest=field.name, nargs="+", type=str, default=[], metavar=each, help=help_text)
         else:
-            parser.add_argument(*flags, type=hints[field.name], default=field.default, help=help_text)
+            parser.add_argument(*flags, dest=field.name, type=hints[field.name], default=field.default, help=help_text)

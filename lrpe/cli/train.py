@@ -1,11 +1,12 @@
 """``lrpe train``: one cell of a table."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from lrpe.cli.choosing import one, paths
 from lrpe.errors import LrpeError
+
+NAMES = ("column", "method", "setting", "scale")  # what an experiment is made of
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Train:
         runs: the folder with all runs.
         config: a YAML file of keys, such as the config.yaml of a run; they win over the method, setting, scale and seed
             named here, and keys with dots win over them.
+        begin_from: a checkpoint, or a run, of which the best or else the last is taken: a new run begins with its
+            weights, and may change any key that leaves the model's shape. Its schedule and optimiser begin anew.
         changes: keys with dots.
     """
 
@@ -41,6 +44,7 @@ class Train:
     out: Path | None = None
     runs: Path = Path("runs")
     config: Path | None = None
+    begin_from: Path | None = field(default=None, metadata={"flags": ("--from",)})
     changes: dict[str, str] = field(default_factory=dict, metadata={"dotted": True})
 
     def run(self) -> int:
@@ -57,19 +61,23 @@ class Train:
         return 0
 
     def experiment(self):
+        from lrpe.experiments.build import find_checkpoint
         from lrpe.experiments.columns.named import find_column
         from lrpe.experiments.methods import row
         from lrpe.experiments.scale import find_scale
-        from lrpe.experiments.written import changed, nested
-        from lrpe.typed import read_yaml
+        from lrpe.experiments.written import changed, nested, read_changes
+        from lrpe.typed import conform
 
-        written = {} if self.config is None else read_yaml(self.config, dict[str, Any])
+        written = {} if self.config is None else read_changes(self.config)
         if not self.column and "column" not in written:
             raise LrpeError("lrpe train takes a column: lrpe train wikitext2 --method type2.")
-        column = find_column(written["column"] if not self.column else one(self.column, "train", "column"))
-        sized = find_scale(self.scale)(column(self.method, self.setting))
+        named = {"method": self.method, "setting": self.setting, "scale": self.scale}
+        named |= {"column": one(self.column, "train", "column")} if self.column else {}
+        named |= conform({key: written[key] for key in NAMES if key in written}, dict[str, str], "")
+        sized = find_scale(named["scale"])(find_column(named["column"])(named["method"], named["setting"]))
         begun = sized.with_data(paths(self.data)).with_seed(self.seed)
-        found = changed(begun, written, *(nested(key, value) for key, value in self.changes.items()))
+        first = [] if self.begin_from is None else [{"checkpoint": asdict(find_checkpoint(self.begin_from))}]
+        found = changed(changed(begun, written), *first, *(nested(key, value) for key, value in self.changes.items()))
         row(found.method, found.setting, found.architecture)  # an unknown row is named before anything is loaded
         return found
 

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from lrpe.data.cache import hash_files
 from lrpe.data.text.tokenizer import Tokenizer
-from lrpe.errors import LrpeError
-from lrpe.experiments.experiment import Experiment
+from lrpe.errors import LrpeError, require
+from lrpe.experiments.experiment import Checkpoint, Experiment
 from lrpe.experiments.methods import row
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.quiet import quietly
+from lrpe.models.saved import find_model
 from lrpe.options import conform_options
 from lrpe.tasks.image_classification import PLAIN, ImageClassification, Mixing
 from lrpe.tasks.language_modelling import LanguageModelling
@@ -20,6 +22,7 @@ from lrpe.tasks.masked_language_modelling import MaskedLanguageModelling
 from lrpe.tasks.sentence_classification import SentenceClassification
 from lrpe.tasks.sequence_classification import PairClassification, SequenceClassification
 from lrpe.tasks.task import Task
+from lrpe.training.checkpoint import WEIGHTS, load_weights
 
 
 def build_task(experiment: Experiment) -> Task:
@@ -69,13 +72,29 @@ def build_config(experiment: Experiment, fields: dict[str, Any]) -> LrpeConfig:
 
 
 def build_model(experiment: Experiment, task: Task, start: Path | None = None) -> nn.Module:
-    """A new model from the experiment's seed; its trunk is that of ``start`` if it begins with one."""
+    """Return a new model from the experiment's seed; its trunk is that of ``start`` if it begins with one."""
     torch.manual_seed(experiment.training.seed)
     config = build_config(experiment, task.fields())
     if start is None:
         return task.model_class(config)
     with quietly():
         return task.model_class.from_pretrained(start, config=config)  # type: ignore[attr-defined]
+
+
+def find_checkpoint(source: Path) -> Checkpoint:
+    """Return the checkpoint of a folder, or of a run's ``best`` or ``last``."""
+    folder = find_model(source).resolve()  # a link may lead elsewhere tomorrow
+    return Checkpoint(str(folder), hash_files(folder / WEIGHTS))
+
+
+def load_checkpoint_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
+    """Put the weights of a checkpoint into a new model; ``LrpeError`` if they are not those that were chosen."""
+    folder = Path(checkpoint.path)
+    require(
+        hash_files(folder / WEIGHTS) == checkpoint.weights,
+        f"The weights in {str(folder)!r} are not those that the run was to begin with. Choose them again: --from DIR.",
+    )
+    load_weights(folder, model)
 
 
 def lengthened(experiment: Experiment, times: int) -> Experiment:

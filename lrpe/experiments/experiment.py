@@ -7,6 +7,7 @@ from typing import Any, Literal
 from lrpe.data import catalog
 from lrpe.data.dataset import Dataset
 from lrpe.errors import require
+from lrpe.names import check_name
 from lrpe.training.loop import Training
 
 HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, and what every machine has
@@ -37,6 +38,19 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """Weights that an experiment begins with.
+
+    Attributes:
+        path: the folder of the checkpoint.
+        weights: the hash of its weights, by which they are known wherever they lie.
+    """
+
+    path: str
+    weights: str
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One cell of a table: a row (method) in a column (task and data) at a scale.
 
@@ -52,11 +66,13 @@ class Experiment:
         architecture: fields of LrpeConfig, which those that the data and the row decide win over.
         model: fields of LrpeConfig that win over all others.
         variant: what tells it from an experiment with the same column, method, setting and scale.
+        label: what was changed of it by hand, shortened to a part of its folder's name.
         training: how it is trained.
         samples: samples of the training split of the real data, for estimates.
         scored: at most so many batches of a split are scored at the end; all if 0.
         lengths: multiples of the trained length that the model is scored at as well.
         start: the experiment whose weights it begins with.
+        checkpoint: weights that it begins with instead, of a model of the same shape.
     """
 
     column: str
@@ -69,14 +85,21 @@ class Experiment:
     setting: str = "fair"
     scale: str = "paper"
     variant: str = ""
+    label: str = ""
     model: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     samples: int = 0
     scored: int = 0
     lengths: tuple[int, ...] = ()
     start: "Experiment | None" = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
+        for field_name in ("column", "method", "setting", "scale"):
+            check_name(getattr(self, field_name), field_name)
+        for field_name in ("variant", "label"):
+            if getattr(self, field_name):
+                check_name(getattr(self, field_name), field_name)
         require(
             not self.lengths or self.kind == "language",
             f"Language models alone are scored at other lengths; got lengths={self.lengths} of {self.column}.",
@@ -97,6 +120,6 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Of its folder among the runs."""
-        group = "-".join(filter(None, (self.scale, self.setting, self.variant)))
+        """The run's folder, relative to the folder of all runs."""
+        group = "-".join(filter(None, (self.scale, self.setting, self.variant, self.label)))
         return f"{self.column}/{group}/{self.method.replace('*', '-times-')}-seed{self.training.seed}"

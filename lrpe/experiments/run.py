@@ -1,6 +1,7 @@
 """One experiment in one folder: trained or gone on with, then scored on every split, once."""
 
-import json
+import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +11,19 @@ import torch
 
 from lrpe.encodings.scaling import SCALINGS
 from lrpe.errors import LrpeError, require
-from lrpe.experiments.build import build_model, build_task, lengthened
+from lrpe.experiments.build import build_model, build_task, lengthened, load_checkpoint_weights
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.methods import find_method
-from lrpe.experiments.written import to_dict
+from lrpe.experiments.written import to_dict, upgrade
 from lrpe.models.saved import load_model
 from lrpe.tasks.evaluate import evaluate
 from lrpe.tasks.task import Task
+from lrpe.training.about import About
 from lrpe.training.loop import train
 from lrpe.training.processes import on_first, rank, world
-from lrpe.training.record import check_config
+from lrpe.training.same_run import check_config
 from lrpe.training.writing import naming_failure
+from lrpe.typed import read_json, to_json
 from lrpe.whole import whole_folder, write_whole
 
 Results = dict[str, dict[str, float]]  # metrics by split
@@ -32,25 +35,45 @@ def run(experiment: Experiment, runs: Path, device: torch.device | str = "cpu") 
 
 
 def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
-    start = None if experiment.start is None else runs / experiment.start.name
-    if experiment.start is not None and start is not None and not finished(start, experiment.start):
-        run(experiment.start, runs, device)
+    """Do what is left to do of an experiment in this folder; what it begins with is among ``runs``."""
+    start = None if experiment.checkpoint is not None else train_start(experiment, runs, device)
     task = build_task(experiment)
-    model = build_model(experiment, task, start and start / "best").to(device)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    model = build_model(experiment, task, start).to(device)
+    if experiment.checkpoint is not None and not (folder / "last").exists():
+        load_checkpoint_weights(experiment.checkpoint, model)
     on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
-    train(task, model, experiment.training, folder, to_dict(experiment), title(experiment), about(task))
+    config = to_dict(experiment)
+    train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
     if not finished(folder, experiment):
+        parameters = sum(parameter.numel() for parameter in model.parameters())
         found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
         on_first(lambda: write_results(folder, found))
     return read_results(folder)
 
 
+def train_start(experiment: Experiment, runs: Path, device: torch.device | str) -> Path | None:
+    """Return the weights of the experiment that this one begins with, trained if they are not yet."""
+    if experiment.start is None:
+        return None
+    folder = runs / experiment.start.name
+    if not finished(folder, experiment.start):
+        run(experiment.start, runs, device)
+    return folder / "best"
+
+
 def finished(folder: Path, experiment: Experiment) -> bool:
-    """Whether the folder has the results of this experiment; those of another configuration are refused."""
+    """Whether the folder has the results of this experiment; those of another configuration are refused.
+
+    Results that cannot be read are none: the run is scored again.
+    """
     if not (folder / "results.json").exists():
         return False
-    check_config(folder, to_dict(experiment))
+    check_config(folder, to_dict(experiment), upgrade)
+    try:
+        read_results(folder)
+    except LrpeError as error:
+        print(f"{error} It is scored again.", file=sys.stderr)
+        return False
     return True
 
 
@@ -107,9 +130,9 @@ def title(experiment: Experiment) -> str:
     return f"{experiment.column}, {find_method(experiment.method).title}, seed {experiment.training.seed}"
 
 
-def about(task: Task) -> dict[str, Any]:
-    """What environment.json says beside the machine: the data with its hashes, and how the run is judged."""
-    return {"data": {"name": task.dataset.name, **task.dataset.facts}, "metric": task.metric, "better": task.better}
+def about(task: Task) -> About:
+    """Return what environment.json says beside the machine: the data with its hashes, and how the run is judged."""
+    return About({"name": task.dataset.name, **task.dataset.facts}, task.metric, task.better)
 
 
 def save_tokenizer(task: Task, folder: Path) -> None:
@@ -121,13 +144,15 @@ def save_tokenizer(task: Task, folder: Path) -> None:
 
 
 def write_results(folder: Path, found: Mapping[str, Any]) -> None:
-    with naming_failure(folder / "results.json"):
-        write_whole(folder / "results.json", json.dumps(found, indent=2))
+    write_whole(folder / "results.json", to_json(found))
 
 
 def read_results(folder: Path) -> Results:
+    """Return the metrics of a run that has ended; one that is not a number is NaN."""
     file = folder / "results.json"
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise LrpeError(f"{str(folder)!r} has no results that can be read: {error}. Train it to its end.") from error
+    require(file.exists(), f"{str(folder)!r} has no results yet. Train it to its end.")
+    found = read_json(file, dict[str, dict[str, float | None]])
+    return {
+        split: {name: math.nan if figure is None else figure for name, figure in metrics.items()}
+        for split, metrics in found.items()
+    }

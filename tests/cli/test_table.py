@@ -2,10 +2,13 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from lrpe.cli import main
 from lrpe.cli.dotted import take_dotted
@@ -100,8 +103,8 @@ def test_keys_change_the_experiment_and_a_typo_names_the_nearest(trained, runs, 
     ]:
         assert main(["train", "stdlib", *SMOKE, "--out", str(tmp_path / "other"), f"--{key}", value]) == 2
         assert said in capsys.readouterr().err, key
-    assert main(["train", "stdlib", *SMOKE, "--runs", str(runs), "--model.seed", "5"]) == 2
-    assert "another configuration" in capsys.readouterr().err
+    assert main(["train", "stdlib", *SMOKE, "--out", str(trained), "--model.seed", "5"]) == 2
+    assert "another configuration (model.seed: absent there, 5 now" in capsys.readouterr().err
 
 
 def test_the_configuration_of_a_run_repeats_it(trained, runs, tmp_path, capsys):
@@ -165,10 +168,74 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
 
 def test_a_table_does_not_show_the_results_of_another_configuration(runs, trained, capsys):
     words = ["table", "lm", *SMOKE, "--rows", "type2", "--columns", "stdlib", "--runs", str(runs)]
+
+    def figures(*changes):
+        assert main([*words, *changes]) == 0
+        return re.search(r"^Type 2 .*", capsys.readouterr().out, re.MULTILINE)[0]
+
+    plain = figures()
+    assert figures("--model.decay", "spread") != plain
+    assert figures("--model.decay", "null") == plain  # the row has none either, but it is a run of its own
+    assert figures("--training.workers", "1") == plain
+    names = {path.name for path in (runs / "stdlib").iterdir()}
+    assert len([name for name in names if re.fullmatch(r"smoke-fair-decay-(spread|null)-[0-9a-f]{8}", name)]) == 2
+    variant = [*words, "--experiment.variant", "mine"]
+    assert main(variant) == 0
+    assert main([*variant, "--training.optimization.rate", "1e-2"]) == 2
+    assert "another configuration (training.optimization.rate: 0.001 there, 0.01 now" in capsys.readouterr().err
+
+
+def test_null_is_a_change_and_never_shows_the_old_result(runs, tmp_path, capsys):
+    words = ["train", "stdlib", "--method", "recommended", *SMOKE, "--runs", str(runs)]
     assert main(words) == 0
-    assert main([*words, "--training.optimization.rate", "1e-2"]) == 2
-    assert "another configuration (training.optimization.rate: 0.001 there, 0.01 now)" in capsys.readouterr().err
-    assert main([*words, "--training.workers", "1"]) == 0  # which changes nothing that is learned
+    before = json.loads((runs / "stdlib" / "smoke-fair" / "recommended-seed0" / "results.json").read_text())
+    assert main([*words, "--model.decay", "null"]) == 0
+    (changed,) = (runs / "stdlib").glob("smoke-fair-decay-null-*/recommended-seed0/results.json")
+    assert json.loads(changed.read_text())["validation"] != before["validation"]
+    capsys.readouterr()
+    assert (
+        main([*words, "--model.decay", "null", "--out", str(changed.parents[2] / "smoke-fair/recommended-seed0")]) == 2
+    )
+    assert "model.decay: absent there, null now; resolved.decay: spread there, null now" in capsys.readouterr().err
+
+
+def test_a_new_run_begins_with_the_weights_of_a_checkpoint(trained, runs, tmp_path, capsys):
+    words = [
+        "train",
+        "stdlib",
+        "--method",
+        "type2",
+        *SMOKE,
+        "--runs",
+        str(runs),
+        "--training.optimization.rate",
+        "1e-30",
+    ]
+    assert main([*words, "--from", str(trained)]) == 0
+    (folder,) = (runs / "stdlib").glob("smoke-fair-weights-*/type2-seed0")
+    before, after = load_file(trained / "best" / "model.safetensors"), load_file(folder / "last" / "model.safetensors")
+    assert all(torch.allclose(before[name], after[name]) for name in before)
+    assert main([*words, "--from", str(trained / "best")]) == 0  # the same weights: the same run, which has ended
+    capsys.readouterr()
+    assert main([*words, "--from", str(trained), "--model.hidden_size", "32"]) == 2
+    assert "are not those of this model" in capsys.readouterr().err
+    assert main([*words, "--from", str(tmp_path)]) == 2
+    assert "has neither" in capsys.readouterr().err
+
+
+def test_a_name_does_not_lead_out_of_the_folder_of_runs(trained, tmp_path, capsys):
+    for key in ("variant", "method", "setting", "column"):
+        assert (
+            main(["train", "stdlib", *SMOKE, "--runs", str(tmp_path / "runs"), f"--experiment.{key}", "../../x"]) == 2
+        )
+        assert f"{key} names a folder" in capsys.readouterr().err
+    run = shutil.copytree(trained, tmp_path / "run", symlinks=True)
+    for key in ("column: stdlib", "variant: ''", "method: type2"):
+        config = (trained / "config.yaml").read_text().replace(key, f"{key.partition(':')[0]}: {tmp_path}/elsewhere")
+        (run / "config.yaml").write_text(config)
+        assert main(["report", str(run), "--out", str(tmp_path / "page")]) == 2
+        assert "names a folder" in capsys.readouterr().err
+    assert not list(tmp_path.glob("elsewhere*"))
 
 
 def test_runs_of_another_configuration_are_no_seeds_of_a_method(trained, runs, tmp_path):
@@ -203,7 +270,7 @@ def test_a_method_that_is_defined_anew_is_another_run(runs, monkeypatch, capsys)
     defined = METHODS["cosformer"]
     monkeypatch.setitem(METHODS, "cosformer", replace(defined, fields=defined.fields | {"decay": "spread"}))
     assert main(words) == 2
-    assert "another configuration (row.decay:" in capsys.readouterr().err
+    assert "another configuration (resolved.decay:" in capsys.readouterr().err
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_there(runs, capsys):
