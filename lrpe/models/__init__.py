@@ -1,5 +1,6 @@
 """Models that Hugging Face transformers loads, trains and generates with; importing them registers the auto classes."""
 
+from lrpe.models import _needs as _needs  # first
 from lrpe.models.architectures import architecture
 from lrpe.models.auto import register
 from lrpe.models.cache import LrpeCache
