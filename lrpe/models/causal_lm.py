@@ -64,11 +64,12 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *_: Any
     ) -> None:
         """generate() starts from an empty LrpeCache with room for all it may generate, unless it is given one."""
-        if generation_config.cache_implementation not in (None, "dynamic", "static"):
-            raise LrpeError(
-                f"The cache of this model is an LrpeCache; cache_implementation="
-                f"{generation_config.cache_implementation!r} has none to offer. Leave it out."
-            )
+        require(
+            generation_config.cache_implementation is None,
+            "The cache of this model is an LrpeCache, of one size where attention is linear and with room for all that "
+            f"may come where it is not; cache_implementation={generation_config.cache_implementation!r} would be "
+            "ignored. Leave it out.",
+        )
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache:
             model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
 

@@ -163,6 +163,7 @@ def test_the_cache_of_linear_attention_does_not_grow():
         ({"penalty_alpha": 0.6, "top_k": 4}, "contrastive_search takes tokens back"),
         ({"prompt_lookup_num_tokens": 3}, "assisted_generation takes tokens back"),
         ({"cache_implementation": "offloaded"}, "cache of this model is an LrpeCache"),
+        ({"cache_implementation": "static"}, "cache_implementation='static' would be ignored. Leave it out"),
     ],
 )
 def test_what_a_state_cannot_do_is_refused(changes, message):
