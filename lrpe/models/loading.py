@@ -41,6 +41,19 @@ def damaged(where: Any) -> Path | str:
     return str(where)
 
 
+class KeepsPrecision:
+    """A mixin for models of transformers with encodings of ours: float64 angles are loaded in float64."""
+
+    @staticmethod
+    def _load_pretrained_model(
+        model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any, **more: Any
+    ) -> Any:
+        """transformers' own, which reads the weights."""
+        if state_dict is None and checkpoint_files is not None:
+            keep_stored_precision(model, checkpoint_files)
+        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest, **more)
+
+
 def keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None:
     """Make those tensors float64 that define an encoding and are float64 in the files, before the files are read.
 

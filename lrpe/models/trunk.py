@@ -18,11 +18,11 @@ from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.embedding import PatchEmbedding, TokenPositions
 from lrpe.models.inputs import check_kwargs, embed_tokens, of_new_tokens, packed_by
-from lrpe.models.loading import check_found, follow, keep_stored_precision, naming_damage, stored_config
+from lrpe.models.loading import KeepsPrecision, check_found, follow, naming_damage, stored_config
 from lrpe.models.norm import NORMS
 
 
-class LrpePreTrainedModel(PreTrainedModel):
+class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
     """What transformers has to know of our models, and how their weights begin."""
 
     config_class = LrpeConfig
@@ -65,13 +65,6 @@ class LrpePreTrainedModel(PreTrainedModel):
         if stored is not None:
             follow(model, model.config, stored)
         return (model, info) if told else model
-
-    @staticmethod
-    def _load_pretrained_model(model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, *rest: Any):  # type: ignore[override]
-        """transformers' own, which reads the weights; the angles of a float64 model stay float64."""
-        if state_dict is None and checkpoint_files is not None:
-            keep_stored_precision(model, checkpoint_files)
-        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *rest)
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range

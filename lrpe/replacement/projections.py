@@ -1,15 +1,16 @@
-"""Where the self-attention of a transformers model stands, and which of its weights do what."""
+"""Where the self-attention of a transformers model is, and which of its weights do what."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from lrpe.errors import require
 
 
 class Projections(NamedTuple):
-    """The maps of one self-attention, as nn.Linear; and norms of queries and keys, head by head, where there are."""
+    """The maps of one self-attention, as nn.Linear, and the norms of queries and keys per head, if it has any."""
 
     q_proj: nn.Linear
     k_proj: nn.Linear
@@ -33,7 +34,7 @@ class SelfAttention(NamedTuple):
     head_dim: int
 
     def give_way_to(self, module: nn.Module) -> None:
-        """Put another module where this one is, which maps its output itself: BERT's map after it goes."""
+        """Put another module in its place, which maps its output itself: BERT's map after it goes."""
         setattr(self.owner, self.name, module)
         if hasattr(self.owner, "output") and getattr(self.owner.output, "dense", None) is self.projections.o_proj:
             self.owner.output.dense = nn.Identity()
@@ -60,9 +61,33 @@ class SelfAttention(NamedTuple):
         config = self.module.config
         return getattr(self.module, "sliding_window", getattr(config, "sliding_window", None))
 
+    @property
+    def turns(self) -> bool:
+        """Whether a rotary encoding of the model reaches this layer; some of SmolLM3's do without."""
+        return bool(getattr(self.module, "use_rope", True))
+
+    @property
+    def softcap(self) -> float | None:
+        """c of Gemma 2, whose scores s become c·tanh(s/c). Gemma 3 has the field too and does not read it."""
+        return self.module.attn_logit_softcapping if type(self.module).__name__.endswith("Gemma2Attention") else None
+
+    @property
+    def attention_dropout(self) -> float:
+        """The rate at which attention weights are dropped in training."""
+        for name in ("attention_dropout", "attn_dropout", "dropout"):
+            if hasattr(self.module, name):
+                found = getattr(self.module, name)
+                return found.p if isinstance(found, nn.Dropout) else found
+        return 0.0
+
+    @property
+    def dropout(self) -> float:
+        """The rate at which outputs are dropped within the attention; elsewhere that happens outside of it."""
+        return self.module.resid_dropout.p if hasattr(self.module, "resid_dropout") else 0.0
+
 
 def separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
-    """Llama's way: q_proj, k_proj, v_proj, o_proj; with norms of queries and keys in Qwen3 and some of Phi."""
+    """Llama's way: q_proj, k_proj, v_proj, o_proj; with norms of queries and keys in Qwen3, Gemma 3 and some of Phi."""
     o_proj = module.o_proj if hasattr(module, "o_proj") else module.dense
     norms = (
         getattr(module, f"{side}_norm", getattr(module, f"{side}_layernorm", None)) or nn.Identity() for side in "qk"
@@ -72,21 +97,30 @@ def separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
 
 def fused(owner: nn.Module, module: Any) -> tuple[Projections, int]:
     """GPT-NeoX's way: one matrix whose rows are q, k and v of the first head, then of the second, and so on."""
-    q_proj, k_proj, v_proj = (part(module.query_key_value, i, module.head_size) for i in range(3))
-    return Projections(q_proj, k_proj, v_proj, module.dense, nn.Identity(), nn.Identity()), module.head_size
+    joined, d = module.query_key_value, module.head_size
+
+    def rows(joint: Tensor, i: int) -> Tensor:
+        return joint.unflatten(0, (-1, 3, d))[:, i].flatten(0, 1)
+
+    q, k, v = (_linear(rows(joined.weight, i), None if joined.bias is None else rows(joined.bias, i)) for i in range(3))
+    return Projections(q, k, v, module.dense, nn.Identity(), nn.Identity()), d
 
 
-def part(joined: nn.Linear, i: int, head_dim: int) -> nn.Linear:
-    """The map to q, k or v (i = 0, 1, 2) out of a fused one, as a copy."""
+def transposed(owner: nn.Module, module: Any) -> tuple[Projections, int]:
+    """GPT-2's way: one matrix whose columns are all of q, then of k, then of v, and one for the output."""
+    weights, biases = module.c_attn.weight.T.chunk(3), module.c_attn.bias.chunk(3)
+    q, k, v = (_linear(weight, bias) for weight, bias in zip(weights, biases, strict=True))
+    output = _linear(module.c_proj.weight.T, module.c_proj.bias)
+    return Projections(q, k, v, output, nn.Identity(), nn.Identity()), module.head_dim
 
-    def rows(joint: Tensor) -> nn.Parameter:
-        return nn.Parameter(joint.detach().unflatten(0, (-1, 3, head_dim))[:, i].clone().flatten(0, 1))
 
-    taken = nn.Linear(joined.in_features, joined.out_features // 3, joined.bias is not None, device="meta")
-    taken.weight = rows(joined.weight)
-    if joined.bias is not None:
-        taken.bias = rows(joined.bias)
-    return taken
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A map with copies of these weights."""
+    made = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    made.weight = nn.Parameter(weight.detach().clone(memory_format=torch.contiguous_format))
+    if bias is not None:
+        made.bias = nn.Parameter(bias.detach().clone())
+    return made
 
 
 def around_output(owner: Any, module: Any) -> tuple[Projections, int]:
@@ -102,7 +136,12 @@ READERS: dict[str, Callable[[Any, Any], tuple[Projections, int]]] = {
     "Qwen2Attention": separate,
     "Qwen3Attention": separate,
     "PhiAttention": separate,
+    "GemmaAttention": separate,
+    "Gemma2Attention": separate,
+    "Gemma3Attention": separate,
+    "SmolLM3Attention": separate,
     "GPTNeoXAttention": fused,
+    "GPT2Attention": transposed,
     "BertSelfAttention": around_output,
     "RobertaSelfAttention": around_output,
     "XLMRobertaSelfAttention": around_output,
@@ -111,7 +150,7 @@ READERS: dict[str, Callable[[Any, Any], tuple[Projections, int]]] = {
 
 def read_attention(model: nn.Module) -> list[SelfAttention]:
     """Every self-attention of a model, from the first layer to the last. All or none of its attention is understood."""
-    found = list(find(model))
+    found = list(_find(model))
     known = {id(attention.module) for attention in found} | {id(attention.owner) for attention in found}
     others = {
         type(m).__name__ for m in model.modules() if type(m).__name__.endswith("Attention") and id(m) not in known
@@ -124,9 +163,9 @@ def read_attention(model: nn.Module) -> list[SelfAttention]:
     return found
 
 
-def find(model: nn.Module) -> Iterator[SelfAttention]:
+def _find(model: nn.Module) -> Iterator[SelfAttention]:
     for owner in model.modules():
         for name, module in owner.named_children():
             reader = READERS.get(type(module).__name__)
-            if reader is not None:
+            if reader is not None and not getattr(module, "is_cross_attention", False):
                 yield SelfAttention(owner, name, module, *reader(owner, module))

@@ -1,18 +1,21 @@
 """Our attention layers, behind the call that a transformers layer makes."""
 
+import inspect
 from typing import Any, cast
 
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.masking_utils import find_packed_sequence_indices
 
 from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.errors import LrpeError, require
 from lrpe.models.cache import StateLayer
 from lrpe.replacement.projections import SelfAttention
-from lrpe.replacement.rotary import Place
 
 IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our layers take a mask of (batch, n)
+PADDING = "lrpe_padding"  # the argument by which our layers get that mask beside layers that need another one
 
 
 class WithNorms(nn.Module):
@@ -27,13 +30,13 @@ class WithNorms(nn.Module):
 
 
 class FittedLinearAttention(WithNorms, LinearAttention):
-    """Linear attention with the weights of a model; a window or a dropout of scores has no place in it."""
+    """Linear attention with the weights of a model; a window, a cap or a dropout of scores has no place in it."""
 
     CHOICES = ("feature_map", "normalizer", "decay", "dropout")
 
     @classmethod
     def like(cls, replaced: SelfAttention, **choices: Any) -> "FittedLinearAttention":
-        return cls(**sizes(replaced), **choices)
+        return cls(**sizes(replaced), **{"decay": None, "dropout": replaced.dropout} | choices)
 
 
 class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
@@ -48,9 +51,13 @@ class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
             f"Our softmax attention sees the whole past, and this model a window of {replaced.window} tokens. Load it "
             "with sliding_window=None to drop the window, or replace its rotary encoding alone to keep it.",
         )
-        module = replaced.module
-        dropout = module.attention_dropout if hasattr(module, "attention_dropout") else module.dropout.p
-        return cls(**sizes(replaced), **{"attention_dropout": dropout, "scale": module.scaling} | choices)
+        require(
+            replaced.softcap is None,
+            f"Our softmax attention takes scores as they are, and this model caps them at {replaced.softcap}. Load it "
+            "with attn_logit_softcapping=None to drop the cap, or replace its rotary encoding alone to keep it.",
+        )
+        own = {"decay": None, "dropout": replaced.dropout, "attention_dropout": replaced.attention_dropout}
+        return cls(**sizes(replaced), **own | {"scale": replaced.module.scaling} | choices)
 
 
 Fitted = FittedLinearAttention | FittedSoftmaxAttention
@@ -77,19 +84,19 @@ class StandIn(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
-        position_embeddings: Place | None = None,
+        position_ids: Tensor | None = None,
         past_key_values: Any = None,
         layer_past: Any = None,
-        **_: Any,
+        **kwargs: Any,
     ) -> tuple[Tensor, None]:
-        mask = None if attention_mask is None else newest(attention_mask, hidden_states.shape[1])
-        positions, sequences = position_embeddings or (None, None)
+        mask = kwargs.get(PADDING, attention_mask)
+        mask = None if mask is None else newest(mask, hidden_states.shape[1])
         cache = layer_past if past_key_values is None else past_key_values
         if cache is None:
-            packed = sequences if mask is None else None
-            return self.attention(hidden_states, positions=positions, mask=mask, sequences=packed), None
+            packed = None if mask is not None or position_ids is None else find_packed_sequence_indices(position_ids)
+            return self.attention(hidden_states, positions=position_ids, mask=mask, sequences=packed), None
         memory = memory_in(cache, self.layer)
-        out, state = self.attention.prefill(hidden_states, cast(Any, memory.state), positions, mask)
+        out, state = self.attention.prefill(hidden_states, cast(Any, memory.state), position_ids, mask)
         memory.keep(state, hidden_states.shape[1])
         return out, None
 
@@ -97,13 +104,35 @@ class StandIn(nn.Module):
 def memory_in(cache: Any, layer: int) -> StateLayer:
     """What a cache remembers for a layer: a state of ours, put there while that place is still empty."""
     cache.layers.extend(StateLayer() for _ in range(len(cache.layers), layer + 1))
-    if not isinstance(cache.layers[layer], StateLayer):
+    found = cache.layers[layer]
+    if not isinstance(found, StateLayer):
         require(
-            cache.layers[layer].get_seq_length() == 0,
+            type(found) in (DynamicLayer, DynamicSlidingWindowLayer) and not cache.offloading,
+            f"A replaced attention keeps a state of its own in a DynamicCache; layer {layer} of this cache is a "
+            f"{type(found).__name__}{', offloaded' if cache.offloading else ''}. Leave cache_implementation out.",
+        )
+        require(
+            found.get_seq_length() == 0,
             f"Layer {layer} of this cache holds keys and values of another attention; pass a new cache, or none.",
         )
         cache.layers[layer] = StateLayer()
     return cache.layers[layer]
+
+
+def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A hook before a trunk's forward: refuse what our layers do not have, and pass the padding mask on to them.
+
+    If all layers are ours, transformers makes no other mask (see ``padding_mask``), and nothing need be passed.
+    """
+    given = inspect.signature(trunk.forward).bind_partial(*args, **kwargs)
+    asked = {**given.arguments, **given.arguments.get("kwargs", {})}
+    require(
+        not asked.get("output_attentions"),
+        "A replaced attention never forms its weights, so there are none to put out: output_attentions=False.",
+    )
+    if trunk.config._attn_implementation == IMPLEMENTATION:
+        return args, kwargs
+    return args, kwargs | {PADDING: asked.get("attention_mask")}
 
 
 def newest(mask: Tensor, n: int) -> Tensor:

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from transformers import DynamicCache, StaticCache
 
 import lrpe
 from lrpe.models.cache import StateLayer
 from lrpe.replacement import replace_attention, replace_rotary
-from tests.replacement.models import apart, few, logits, make, padded, text
+from tests.replacement.models import FAMILIES, apart, few, logits, make, padded, text
 
 
 def generate(model, tokens, mask, **kwargs):
@@ -24,6 +25,51 @@ def test_a_model_that_computes_what_it_did_generates_what_it_did(name, swap, bea
     tokens[1, 2:4] = 7
     before = generate(model, tokens, mask, num_beams=beams)
     assert torch.equal(generate(swap(model), tokens, mask, num_beams=beams), before)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "gpt-2"])
+def test_every_family_generates_what_it_did_and_from_a_cache_what_it_does_without(name):
+    tokens, mask = padded(text(), 4, 0)
+    mask[1, 2:] = 1
+    tokens[1, 2:4] = 7
+    if name in FAMILIES:
+        model = make(name)
+        before = generate(model, tokens, mask)
+        assert torch.equal(generate(replace_rotary(model), tokens, mask), before)
+    model = replace_attention(make(name), "linear", decay=lrpe.spread_decay(key_heads(make(name))))
+    assert torch.equal(generate(model, tokens, mask), generate(model, tokens, mask, use_cache=False))
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma 2", "gpt-2", "smollm3"])
+@pytest.mark.parametrize("layers", [[0], [1]])
+def test_a_hybrid_generates_from_a_cache_what_it_does_without(name, layers):
+    model = replace_attention(make(name), "linear", layers=layers, decay=lrpe.spread_decay(key_heads(make(name))))
+    tokens, mask = padded(text(), 4, 0)
+    mask[1, 2:] = 1
+    tokens[1, 2:4] = 7
+    made = generate(model, tokens, mask, num_beams=2)
+    assert torch.equal(made, generate(model, tokens, mask, num_beams=2, use_cache=False))
+    kinds = [isinstance(layer, StateLayer) for layer in model(tokens, use_cache=True).past_key_values.layers]
+    assert kinds == [0 in layers, 1 in layers]
+
+
+@pytest.mark.parametrize("implementation", ["static", "offloaded", "quantized"])
+def test_a_cache_that_a_replaced_attention_would_not_use_is_refused(implementation):
+    model = replace_attention(make("llama"))
+    with pytest.raises(lrpe.LrpeError, match=f"cache_implementation='{implementation}' would be ignored"):
+        generate(model, text(), None, cache_implementation=implementation)
+    cache = StaticCache(config=model.config, max_cache_len=32)
+    with pytest.raises(lrpe.LrpeError, match="layer 0 of this cache is a StaticLayer"):
+        logits(model, text(), past_key_values=cache)
+    with pytest.raises(lrpe.LrpeError, match="DynamicLayer, offloaded"):
+        logits(model, text(), past_key_values=DynamicCache(config=model.config, offloading=True))
+
+
+def test_a_static_cache_serves_a_model_whose_encoding_alone_was_replaced():
+    model = make("llama")
+    before = generate(model, text(), None, cache_implementation="static", disable_compile=True)
+    after = generate(replace_rotary(model), text(), None, cache_implementation="static", disable_compile=True)
+    assert torch.equal(after, before)
 
 
 @few

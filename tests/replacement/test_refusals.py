@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PhiConfig, PhiForCausalLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    OPTConfig,
+    OPTForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
+)
 
 import lrpe
 from lrpe.replacement import replace_attention, replace_rotary
@@ -10,10 +19,13 @@ from tests.replacement.models import BASE, GROUPED, SIZES, TRAINED, logits, make
 
 
 def test_what_is_not_understood_is_refused_and_left_as_it_was():
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_embd=32, n_layer=1, n_head=4)).eval()
+    model = OPTForCausalLM(OPTConfig(**{k: v for k, v in SIZES.items() if k != "intermediate_size"}, ffn_dim=48)).eval()
     for swap in (replace_rotary, replace_attention):
-        with pytest.raises(lrpe.LrpeError, match=r"GPT2Attention.*Understood: LlamaAttention"):
+        with pytest.raises(lrpe.LrpeError, match=r"OPTAttention.*Understood: LlamaAttention"):
             swap(model)
+    crossed = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_embd=32, n_layer=1, n_head=4, add_cross_attention=True))
+    with pytest.raises(lrpe.LrpeError, match="not all of it is understood: GPT2Attention"):
+        replace_attention(crossed)
     decoder = BertForMaskedLM(BertConfig(**SIZES, is_decoder=True, add_cross_attention=True))
     with pytest.raises(lrpe.LrpeError, match="BertCrossAttention"):
         replace_attention(decoder)
@@ -23,7 +35,7 @@ def test_what_is_not_understood_is_refused_and_left_as_it_was():
 def test_a_model_is_replaced_once(swap):
     model = swap(make("llama"))
     for again in (replace_rotary, replace_attention):
-        with pytest.raises(lrpe.LrpeError, match=r"not all of it is understood: (Encoded|Fitted)"):
+        with pytest.raises(lrpe.LrpeError, match="attention of this LlamaForCausalLM was replaced already"):
             again(model)
 
 
@@ -37,6 +49,15 @@ def test_a_model_is_replaced_once(swap):
         (lambda: replace_rotary(make("llama"), lrpe.configure("type2", 16)), "vectors of size 8 here"),
         (lambda: replace_rotary(make("llama"), "type9"), "no encoding named 'type9'"),
         (lambda: replace_rotary(make("llama"), lrpe.encoding("type2", 8)), "a name or an EncodingConfig"),
+        (lambda: replace_rotary(make("gpt-2")), "no rotary encoding to replace"),
+        (lambda: replace_attention(make("llama"), layers=[2]), r"from 0 to 1, each once; got layers=\[2\]"),
+        (lambda: replace_attention(make("llama"), layers=[0, 0]), "each once"),
+        (lambda: replace_attention(make("llama"), layers=[]), "each once"),
+        (lambda: replace_attention(make("llama"), layers="01"), "numbers of this model's layers"),
+        (lambda: replace_attention(make("llama"), layers=1), "numbers of this model's layers"),
+        (lambda: replace_attention(make("llama"))(text(), output_attentions=True), "never forms its weights"),
+        (lambda: replace_attention(make("gpt-2"), layers=[1])(text(), output_attentions=True), "never forms its"),
+        (lambda: replace_attention(make("bert")).bert(text(), output_attentions=True), "never forms its weights"),
         (lambda: replace_attention(make("llama"), "lienar"), "Did you mean 'linear'"),
         (lambda: replace_attention(make("llama"), "softmax", feature_map="relu"), "no choice of softmax attention"),
         (lambda: replace_attention(make("llama"), decay=[0.9]), "one r a key head, 2 of them"),

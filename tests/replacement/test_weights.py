@@ -1,11 +1,11 @@
 """The weights of a replaced model: whose they are, how they learn, how they are saved."""
 
 import copy
+import pickle
 from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_model
 
 import lrpe
 from lrpe.replacement import replace_attention, replace_rotary
@@ -68,39 +68,6 @@ def test_gradient_checkpointing_changes_no_gradient(name, swap):
     assert apart(gradients(True), gradients(False)) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("name", "swap"),
-    [
-        ("llama", replace_rotary),
-        ("gpt-neox", replace_rotary),
-        ("llama", replace_attention),
-        ("gpt-neox", replace_attention),
-        ("bert", replace_attention),
-    ],
-)
-def test_a_saved_model_comes_back_exactly(tmp_path, name, swap):
-    model = swap(make(name), encoding="type2")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.01  # away from what the constructors give
-
-    class Replaced(type(model)):
-        def __init__(self, config):
-            super().__init__(config)
-            swap(self, encoding="type2")
-
-    model.save_pretrained(tmp_path / "shards", save_original_format=False, max_shard_size="30KB")
-    model.save_pretrained(tmp_path / "whole", save_original_format=False)
-    by_class = Replaced.from_pretrained(tmp_path / "shards")
-    by_hand = swap(type(model)(type(model.config).from_pretrained(tmp_path / "whole")), encoding="type2").eval()
-    load_model(by_hand, tmp_path / "whole" / "model.safetensors")
-    assert len(list((tmp_path / "shards").glob("*.safetensors"))) > 1
-    for loaded in (by_class, by_hand):
-        same = [torch.equal(loaded.state_dict()[key], value) for key, value in model.state_dict().items()]
-        assert all(same)
-        assert apart(logits(loaded, text()), logits(model, text())) < 1e-5
-
-
 @pytest.mark.parametrize("name", ["llama", "bert"])
 def test_the_weights_are_those_of_the_model_and_not_copies(name):
     model = make(name)
@@ -116,6 +83,18 @@ def test_a_model_in_bfloat16_stays_in_it_and_its_angles_do_not(swap):
     kinds = {key.rpartition(".")[2]: value.dtype for key, value in model.named_parameters()}
     assert kinds["weight"] == torch.bfloat16
     assert kinds["alpha"] == torch.float32
+
+
+@pytest.mark.parametrize(
+    "swap", [replace_rotary, replace_attention, lambda model: replace_attention(model, layers=[1], decay=[0.5, 0.9])]
+)
+def test_a_pickled_model_is_the_model(swap):
+    model = swap(make("llama"))
+    revived = pickle.loads(pickle.dumps(model))
+    assert type(revived) is type(model)
+    assert torch.equal(logits(revived, text()), logits(model, text()))
+    assert torch.equal(logits(copy.deepcopy(model), text()), logits(model, text()))
+    assert revived.config.to_json_string() == model.config.to_json_string()
 
 
 def test_a_copy_of_a_replaced_model_is_independent_of_it():
