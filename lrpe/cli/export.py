@@ -24,7 +24,7 @@ class Export:
     remote_code: bool = False
 
     def run(self) -> int:
-        from lrpe.models.export import export
+        from lrpe.replacement.export import export
 
         source = one(self.source, "export", "run")
         if self.to is None:

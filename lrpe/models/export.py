@@ -2,111 +2,100 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import transformers
-
 from lrpe.errors import require
 from lrpe.models import auto
+from lrpe.models.card import card, ways_to_load
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.flatten import flatten
+from lrpe.models.plugins import plugins
 from lrpe.models.saved import CLASSES, find_model, load_model
+from lrpe.models.trunk import LrpeModel
 from lrpe.whole import whole_folder
 
-NOT_BESIDE = {".safetensors", ".bin", ".pt", ".pth", ".py", ".distcp"}  # weights, the state of a run, code
-OF_A_RUN = {"checkpoint.json", "trainer_state.json", "README.md"}
+# Whatever else lies beside a model (notes, credentials, the state of a run) is not ours to give away.
+BESIDE = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
+    *("chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json"),
+)
 
 
 def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     """Write the model of a folder, or of a run's ``best`` or ``last``, to a new folder; whole or not at all.
 
-    With ``remote_code`` the folder also holds the code that loads it, for those who have transformers and not lrpe and
-    who trust it: ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)``.
+    Args:
+        source: the folder of the model or of the run. Of what lies beside the model only the files of a tokenizer or a
+            processor are copied.
+        to: the new folder.
+        remote_code: whether the folder also gets the code that loads it, for those who have transformers and not lrpe
+            and who trust it: ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)``.
+
+    Raises:
+        LrpeError: if ``to`` is not empty, if a file to copy is a link out of the folder, or if the code of an encoding
+            that was registered by somebody else would have to be carried along.
     """
     found = find_model(source)
+    model = load_model(found)
+    vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
+    foreign, kind = plugins(model.config), type(model).__name__
+    require(
+        not (remote_code and foreign),
+        f"The code that a model carries is that of lrpe, and {', '.join(foreign)} was registered elsewhere: it would "
+        "load nowhere. Export without the code; whoever loads the model imports the module that registers it first.",
+    )
+    loading = ways_to_load(kind, to.name, _auto_classes(kind), remote_code)
+
+    def finish(folder: Path) -> None:
+        if remote_code:
+            _add_code(folder, kind)
+        (folder / "README.md").write_text(card(model, to.name, folder, loading, foreign, remote_code), encoding="utf-8")
+
+    return write_model(model, source, to, finish)
+
+
+def write_model(model: Any, source: Path, to: Path, finish: Callable[[Path], None]) -> Path:
+    """Save a model to a new folder with the known files beside it in the source; ``finish`` adds the rest."""
     require(
         not to.exists() or (to.is_dir() and not any(to.iterdir())),
         f"An export is written to a new folder; {str(to)!r} is not empty.",
     )
-    model = load_model(found)
-    vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
     with whole_folder(to) as folder:
         model.save_pretrained(folder)
-        for beside in (found, source / "tokenizer"):
-            copy_beside(beside, folder)
-        if remote_code:
-            add_code(folder, type(model).__name__)
-        (folder / "README.md").write_text(card(model, to.name, remote_code), encoding="utf-8")
+        for beside in (find_model(source), source / "tokenizer"):
+            _copy_known(beside, source.resolve(), folder)
+        finish(folder)
     return to
 
 
-def copy_beside(source: Path, to: Path) -> None:
-    """Tokenizer, templates and the like: every file that is not weights, and not written already."""
-    for file in source.iterdir() if source.is_dir() else ():
-        own = file.name in (OF_A_RUN) or file.suffix in NOT_BESIDE or file.name.startswith((".", "model.safetensors"))
-        if file.is_file() and not own and not (to / file.name).exists():
-            shutil.copy2(file, to / file.name)
+def _copy_known(folder: Path, root: Path, to: Path) -> None:
+    for file in (folder / name for name in BESIDE):
+        if file.is_file() and not (to / file.name).exists():
+            require(
+                file.resolve().is_relative_to(root),
+                f"{str(file)!r} is a link out of the folder, to {str(file.resolve())!r}, which may not be meant for "
+                "others. Put a copy in its place.",
+            )
+            shutil.copyfile(file, to / file.name)
 
 
-def add_code(folder: Path, name: str) -> None:
+def _add_code(folder: Path, kind: str) -> None:
     """Flat files of our code beside the model, and in its configuration where each class is."""
-    module = CLASSES[name].__module__
-    flatten([module, LrpeConfig.__module__], folder)
-    places = {"AutoConfig": f"{flat_class(LrpeConfig)}", **auto_classes(name)}
+    flatten([CLASSES[kind].__module__, LrpeModel.__module__, LrpeConfig.__module__], folder)
+    places = {"AutoConfig": LrpeConfig, "AutoModel": LrpeModel} | dict.fromkeys(_auto_classes(kind), CLASSES[kind])
     file = folder / "config.json"
-    values = json.loads(file.read_text(encoding="utf-8")) | {"auto_map": places}
+    values = json.loads(file.read_text(encoding="utf-8"))
+    values |= {"auto_map": {name: _flat_class(found) for name, found in places.items()}}
     file.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def auto_classes(name: str) -> dict[str, str]:
-    """{auto class: where our class is}; a class that no auto class knows is found by AutoModel."""
-    found = [kind.__name__ for kind, model in auto.MODELS.items() if model.__name__ == name]
-    return dict.fromkeys(found or ["AutoModel"], flat_class(CLASSES[name]))
+def _auto_classes(kind: str) -> list[str]:
+    """The auto classes that know a class of ours; one that none of them knows is found by AutoModel."""
+    return [each.__name__ for each, model in auto.MODELS.items() if model.__name__ == kind] or ["AutoModel"]
 
 
-def flat_class(kind: type) -> str:
+def _flat_class(kind: type) -> str:
     return f"{kind.__module__.replace('.', '_')}.{kind.__name__}"
-
-
-def ways_to_load(kind: str, name: str, remote_code: bool) -> list[str]:
-    """Lines of Python; a class that no auto class knows is imported by its name."""
-    auto_class = next(iter(auto_classes(kind)))
-    if remote_code:
-        return [
-            f"from transformers import {auto_class}",
-            "",
-            f'model = {auto_class}.from_pretrained("{name}", trust_remote_code=True)',
-        ]
-    if kind not in (model.__name__ for model in auto.MODELS.values()):
-        return [f"from lrpe.models import {kind}", "", f'model = {kind}.from_pretrained("{name}")']
-    return [
-        "import lrpe.models",
-        f"from transformers import {auto_class}",
-        "",
-        f'model = {auto_class}.from_pretrained("{name}")',
-    ]
-
-
-def card(model: Any, name: str, remote_code: bool) -> str:
-    config, kind = model.config, type(model).__name__
-    first = "\n".join(ways_to_load(kind, name, remote_code))
-    encodings = ", ".join(sorted({str(config.layer_encoding(i).matrix) for i in range(config.num_hidden_layers)}))
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return f"""---
-library_name: transformers
-tags: [lrpe, linear-attention]
----
-# {name}
-
-{kind}: {parameters / 1e6:.2f} million parameters, {config.num_hidden_layers} layers of width {config.hidden_size}, \
-{config.attention if isinstance(config.attention, str) else "mixed"} attention, Λ: {encodings} (linearized relative \
-positional encoding, Qin et al., 2023).
-
-```python
-{first}
-```
-
-{"Its code is in this folder." if remote_code else "It needs lrpe: pip install 'lrpe[models]'."} Saved by \
-transformers {transformers.__version__}.
-"""

@@ -69,7 +69,7 @@ def read_object(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
         raise LrpeError(f"{str(file)!r} is not JSON that can be read: {error}. Save or download it again.") from error
     if not isinstance(value, dict) or not is_json(value):
-        raise LrpeError(f"{str(file)!r}: A configuration is a JSON object of plain values; got {shorten(value)}.")
+        raise LrpeError(f"{str(file)!r} is not a JSON object of plain values; got {shorten(value)}.")
     return value
 
 

@@ -127,7 +127,7 @@ def test_a_configuration_of_another_model_is_refused(tmp_path):
 
 def test_a_configuration_that_is_no_object_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("[1, 2]")
-    with pytest.raises(LrpeError, match=r"A configuration is a JSON object of plain values; got \[1, 2\]"):
+    with pytest.raises(LrpeError, match=r"is not a JSON object of plain values; got \[1, 2\]"):
         LrpeConfig.from_pretrained(tmp_path)
 
 

@@ -1,5 +1,6 @@
 """An exported folder is loaded by anyone: with lrpe, or with the code that it carries."""
 
+import functools
 import json
 import os
 import subprocess
@@ -9,8 +10,11 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from lrpe import LrpeError
+from lrpe import Identity, LrpeError
+from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.cli import main
+from lrpe.encodings.config import ANGLES, BASES, MATRICES
+from lrpe.encodings.family import FAMILY
 from lrpe.models import LrpeForCausalLM, LrpeForPairClassification
 from lrpe.models.export import export
 from lrpe.models.flatten import closure, imported
@@ -20,7 +24,9 @@ WITHOUT_LRPE = """
 import sys
 sys.modules["lrpe"] = None
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM
+trunk = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
+assert type(trunk).__name__ == "LrpeModel" and type(trunk).__module__.startswith("transformers_modules")
 model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
 ids = torch.tensor([[1, 2, 3, 4, 5]])
 print(type(model).__module__)
@@ -65,6 +71,80 @@ def test_a_folder_with_its_code_is_loaded_without_lrpe(saved, tmp_path):
     torch.testing.assert_close(torch.tensor(json.loads(logits)), model(ids).logits[0, -1])
     ours = model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
     assert json.loads(tokens) == ours[0].tolist()
+
+
+def test_only_known_files_are_given_away(saved, tmp_path):
+    _, run = saved
+    for name in (
+        "credentials.txt",
+        ".env",
+        "config.json.bak",
+        "model.safetensors.old",
+        "notes.json",
+        "README.md",
+        "code.py",
+    ):
+        (run / "best" / name).write_text("a secret")
+    out = export(run, tmp_path / "out")
+    own = {"config.json", "generation_config.json", "model.safetensors", "README.md"}
+    assert {file.name for file in out.iterdir()} == own | {"tokenizer.json", "chat_template.jinja"}
+    assert all("a secret" not in file.read_text(errors="replace") for file in out.iterdir())
+
+
+@pytest.mark.parametrize("place", ["best/vocab.json", "tokenizer/vocab.json"])
+def test_a_link_out_of_the_folder_is_not_followed(place, saved, tmp_path):
+    _, run = saved
+    (tmp_path / "id_rsa").write_text("a secret")
+    (run / place).parent.mkdir(exist_ok=True)
+    (run / place).symlink_to(tmp_path / "id_rsa")
+    with pytest.raises(LrpeError, match=r"vocab.json' is a link out of the folder, to .*id_rsa"):
+        export(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_within_the_run_is_followed(saved, tmp_path):
+    _, run = saved
+    (run / "tokenizer").mkdir()
+    (run / "tokenizer" / "vocab.json").write_text("{}")
+    (run / "best" / "vocab.json").symlink_to(run / "tokenizer" / "vocab.json")
+    assert (export(run, tmp_path / "out") / "vocab.json").read_text() == "{}"
+
+
+REGISTERS = {
+    "basis": (BASES, lambda c: Identity(c.head_dim), {"encoding": {"basis": "mine"}}),
+    "position matrix": (MATRICES, MATRICES["orthogonal"], {"encoding": "identity*mine"}),
+    "kind of angles": (ANGLES, lambda count, length: torch.ones(count), {"encoding": {"angles": "mine"}}),
+    "feature map": (FEATURE_MAPS, lambda d: torch.nn.Softplus(), {"feature_map": "mine"}),
+    "encoding": (FAMILY, lambda _: {"basis": "odd-even"}, {"encoding": ["type2", "mine"]}),
+}
+
+
+@pytest.mark.parametrize("kind", REGISTERS)
+def test_what_somebody_registered_is_exported_without_code_alone(kind, tmp_path, monkeypatch):
+    register, maker, fields = REGISTERS[kind]
+    if kind == "position matrix":
+        maker = functools.partial(maker)
+    monkeypatch.setitem(register, "mine", maker)
+    tiny(LrpeForCausalLM, **{"encoding": "type2"} | fields).float().save_pretrained(tmp_path / "model")
+    with pytest.raises(LrpeError, match=rf"the {kind} 'mine' of .* was registered elsewhere.*Export without the code"):
+        export(tmp_path / "model", tmp_path / "out", remote_code=True)
+    assert not (tmp_path / "out").exists()
+    out = export(tmp_path / "model", tmp_path / "out")
+    assert f"Import first what registers the {kind} 'mine'" in (out / "README.md").read_text()
+    assert AutoModelForCausalLM.from_pretrained(out)(draw_ids(1, 4)).logits.isfinite().all()
+
+
+def test_the_card_says_type_basis_and_tokenizer(tmp_path):
+    mixed = ["type1", {"name": "rope", "base": 100.0}]
+    tiny(LrpeForCausalLM, mixed).save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    text = (export(tmp_path / "model", tmp_path / "out") / "README.md").read_text()
+    assert "- Encoding of layers 0: Type 1, P householder, Λ unitary, learned geometric angles\n" in text
+    assert "- Encoding of layers 1: Type 2, P identity, Λ orthogonal, fixed geometric angles\n" in text
+    assert "- Tokenizer: GPT2Tokenizer\n" in text
+    tiny(LrpeForCausalLM, "none").save_pretrained(tmp_path / "plain")
+    text = (export(tmp_path / "plain", tmp_path / "again") / "README.md").read_text()
+    assert "- Encoding: none\n- Tokenizer: none\n" in text
 
 
 def test_no_code_from_the_folder_runs_unless_it_is_trusted(saved, tmp_path):
