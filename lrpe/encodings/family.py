@@ -50,7 +50,8 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
     """The configuration behind a name, with some fields changed.
 
     A name is one of the paper's (type1, type2, type3), a member of the family (rope, rope-half, permuteformer,
-    cosformer, mixed, none), a baseline (per, spe), or any P × Λ written as "basis*matrix", such as "fourier*unitary".
+    cosformer, mixed, none), a baseline (per, spe), or any P × Λ written as ``"basis*matrix"``, such as
+    ``"fourier*unitary"``.
     """
     given = {"head_dim": head_dim, **changes}
     known = FAMILY | BASELINES

@@ -22,7 +22,7 @@ class StochasticTable(NamedTuple):
 class StochasticEncoding(PositionalEncoding):
     """E[q̂ · k̂] = √(R/d) Σ_i q_i k_i ((1-g_i) Σ_k γ_ik² cos(2πf_ik(m-n) + offset_ik) / 2K + g_i), at positions m and n.
 
-    With Ω_q = [cos, sin](2πfm + offset), Ω_k the same without offset and z ~ N(0, 1) · γ / √2K, the features are
+    With Ω_q = cos ‖ sin of 2πfm + offset, Ω_k the same without offset and z ~ N(0, 1) · γ / √2K, the features are
     q̂_r = Σ_i q_i (√(1-g_i) (Ω_q z)_ir + √g_i noise_ir) / (R·d)^¼: sines with f = sigmoid(freqs)/2 in [0, ½], gains
     γ = softplus(gains), gates g = sigmoid(gate), all learned. It acts before φ, and is relative only in expectation.
 
