@@ -20,6 +20,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.data import default_data_collator
 from transformers.utils import logging
 
+import lrpe
 from lrpe.models import LrpeConfig, LrpeForCausalLM
 
 
@@ -87,7 +88,16 @@ def train(args: argparse.Namespace, output: str) -> None:
         report_to=[],
         log_level="error",
     )
-    trainer = Trainer(model, settings, default_data_collator, train_dataset=data, callbacks=[Progress()])
+    # Left to itself, Trainer lets angles and Householder vectors decay as if they were weights.
+    optimizer = torch.optim.AdamW(lrpe.parameter_groups(model, lr=settings.learning_rate, weight_decay=0.01))
+    trainer = Trainer(
+        model,
+        settings,
+        default_data_collator,
+        train_dataset=data,
+        callbacks=[Progress()],
+        optimizers=(optimizer, None),  # and Trainer makes the schedule
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=args.resume)
     trainer.save_model(output)

@@ -32,6 +32,7 @@ from lrpe.encodings.scaling import Interpolation, NTKAware, YaRN
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError
+from lrpe.weight_decay import parameter_groups
 
 __all__ = [
     "Additive",
@@ -85,6 +86,7 @@ __all__ = [
     "from_unitary",
     "linear_attention",
     "linearizability",
+    "parameter_groups",
     "positions",
     "spread_decay",
     "verify",

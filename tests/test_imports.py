@@ -47,6 +47,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "instances",
         "derive",
     ),
+    "weight_decay": (),
     "attention": (),
     "api": (),
     "models": (),
@@ -59,7 +60,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "report": (),
     "cli": (),
 }
-CORE = ("errors", "positions", "encodings", "attention", "api")
+CORE = ("errors", "positions", "encodings", "weight_decay", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
 
 ROOT = Path(__file__).parents[1] / "lrpe"

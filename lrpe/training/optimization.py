@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
+from lrpe.weight_decay import parameter_groups
 
 Schedule = Literal["inverse-sqrt", "polynomial", "cosine", "constant"]
 
@@ -74,7 +74,8 @@ class Optimization:
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.optimizer]
-        return kind(groups(model, self.weight_decay), lr=self.rate, betas=self.betas, eps=self.eps, fused=True)
+        groups = parameter_groups(model, weight_decay=self.weight_decay)
+        return kind(groups, lr=self.rate, betas=self.betas, eps=self.eps, fused=True)
 
 
 # Of updates since the warm-up, of those that there are, and its length.
@@ -84,20 +85,6 @@ FALLS: dict[str, Callable[[int, int, int], float]] = {
     "cosine": lambda done, total, warmup: (1 + math.cos(math.pi * (done - 1) / total)) / 2,
     "constant": lambda done, total, warmup: 1.0,
 }
-
-
-def groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Parameters that decay, matrices and embeddings, and those that do not."""
-    own = {id(p) for module in model.modules() if isinstance(module, PositionalEncoding) for p in module.parameters()}
-
-    def decays(parameter: nn.Parameter) -> bool:
-        return parameter.ndim >= 2 and id(parameter) not in own
-
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return [
-        {"params": [p for p in learned if decays(p)], "weight_decay": weight_decay},
-        {"params": [p for p in learned if not decays(p)], "weight_decay": 0.0},
-    ]
 
 
 def scale_(gradients: list[Tensor], factor: float, largest: float) -> float:

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from transformers import DataCollatorWithFlattening, Trainer, TrainerCallback, TrainingArguments
 from transformers.data import default_data_collator
 
+from lrpe import parameter_groups
 from lrpe.models import LrpeForCausalLM
 from tests.models.tiny import draw_ids, tiny, tiny_config
 
@@ -92,6 +93,22 @@ def test_accumulated_gradients_count_tokens_and_not_batches(tmp_path):
     four.train()
     assert (one.model.lm_head.weight - before).abs().max() > 1e-3
     assert_close(four.model.lm_head.weight, one.model.lm_head.weight, rtol=0, atol=1e-6)
+
+
+def first_step(folder: Path, weight_decay: float) -> dict[str, torch.Tensor]:
+    """The parameters after one step of a Trainer that was given our groups."""
+    run = trainer(folder, max_steps=1, save_strategy="no", dropout=0.0, warmup_steps=0)
+    groups = parameter_groups(run.model, lr=1e-2, weight_decay=weight_decay)
+    with_groups = Trainer(run.model, run.args, run.data_collator, DATA, optimizers=(torch.optim.AdamW(groups), None))
+    with_groups.train()
+    return {name: value.detach().clone() for name, value in run.model.named_parameters()}
+
+
+def test_the_trainer_lets_decay_what_parameter_groups_says(tmp_path):
+    """In the first step the gradients are the same, so that only what decays can end elsewhere."""
+    without, with_decay = (first_step(tmp_path, decay) for decay in (0.0, 10.0))
+    moved = {name for name, value in without.items() if not torch.equal(value, with_decay[name])}
+    assert moved == {name for name in without if "proj" in name or "embed" in name}
 
 
 CHOICES: dict[str, dict[str, Any]] = {

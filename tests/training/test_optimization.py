@@ -6,7 +6,8 @@ import torch
 
 from lrpe import LrpeError
 from lrpe.models import LrpeForCausalLM
-from lrpe.training.optimization import Optimization, groups, scale_
+from lrpe.training.optimization import Optimization, scale_
+from lrpe.weight_decay import parameter_groups
 from tests.models.tiny import tiny
 
 
@@ -31,13 +32,12 @@ def test_schedules_are_what_they_are_called():
     assert rates("constant")[99] == 1
 
 
-def test_matrices_decay_and_norms_biases_and_angles_do_not():
+def test_the_optimiser_lets_decay_what_parameter_groups_says():
     model = tiny(LrpeForCausalLM, mlp_bias=True)
-    decaying, others = (group["params"] for group in groups(model, 0.1))
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    assert all("proj" in names[id(p)] or "embed" in names[id(p)] for p in decaying)
-    assert any(names[id(p)].endswith("alpha") for p in others)
-    assert len(decaying) + len(others) == len(list(model.parameters()))
+    built = Optimization(weight_decay=0.3, rate=0.5).build(model).param_groups
+    expected = parameter_groups(model, weight_decay=0.3)
+    assert [group["weight_decay"] for group in built] == [0.3, 0.0]
+    assert [[id(p) for p in group["params"]] for group in built] == [[id(p) for p in g["params"]] for g in expected]
 
 
 def test_a_gradient_is_multiplied_and_shortened_or_let_be():

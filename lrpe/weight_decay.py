@@ -1,0 +1,54 @@
+"""Which parameters weight decay pulls towards 0, and which it must leave alone."""
+
+import math
+from typing import Any
+
+from torch import nn
+
+from lrpe.encodings.precision import Precise
+from lrpe.errors import LrpeError, require
+
+
+def parameter_groups(
+    model: nn.Module,
+    lr: float | None = None,
+    weight_decay: float = 0.01,
+    without_decay: tuple[type[nn.Module], ...] = (),
+) -> list[dict[str, Any]]:
+    """Split the learned parameters of any model into a group that decays and one that does not, for an optimiser.
+
+    Matrices decay, embeddings among them. Vectors and scalars do not (norms, biases), and neither does what defines an
+    encoding or an attention of ours: angles α, Householder vectors and learned bases, gates, decays. Pulled towards 0,
+    an angle would no longer tell positions apart.
+
+    Args:
+        model: a module with modules of ours anywhere in it, or without any.
+        lr: the learning rate of both groups; that of the optimiser if None.
+        weight_decay: of the first group.
+        without_decay: further kinds of modules whose own parameters do not decay, such as ``(nn.Embedding,)``.
+
+    Returns:
+        Two groups, {"params": [...], "weight_decay": ...}; either may be empty.
+
+    >>> import torch, lrpe
+    >>> attention = lrpe.LinearAttention(64, heads=4, encoding="type2")
+    >>> optimizer = torch.optim.AdamW(lrpe.parameter_groups(attention, lr=1e-3, weight_decay=0.1))
+    >>> [(len(group["params"]), group["weight_decay"]) for group in optimizer.param_groups]
+    [(4, 0.1), (5, 0.0)]
+    """
+    number = isinstance(weight_decay, int | float) and math.isfinite(weight_decay)
+    require(number and weight_decay >= 0, f"weight_decay is a number of 0 or more; got weight_decay={weight_decay!r}.")
+    if not isinstance(model, nn.Module):
+        raise LrpeError(f"parameter_groups takes a model, an nn.Module; got {type(model).__name__}.")
+    kept = {
+        id(p)
+        for module in model.modules()
+        if isinstance(module, (Precise, *without_decay))
+        for p in module.parameters()
+    }
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    require(len(learned) > 0, f"This {type(model).__name__} has no parameter to learn.")
+    decayed = [p for p in learned if p.ndim >= 2 and id(p) not in kept]
+    others = [p for p in learned if p.ndim < 2 or id(p) in kept]
+    rate = {} if lr is None else {"lr": lr}
+    return [{"params": decayed, "weight_decay": weight_decay, **rate}, {"params": others, "weight_decay": 0.0, **rate}]
