@@ -40,6 +40,8 @@ def parse_word(text: str, hint: Any, key: str) -> Any:
     if types.NoneType in kinds and text in ("null", "none", "None"):
         return None
     if str in kinds or Path in kinds:
+        if Path not in kinds and not _is_unicode(text):
+            raise LrpeError(f"{key} must be UTF-8 text; got {text!r}.")
         return conform(text, hint, key)
     try:
         value = parse_yaml(text)
@@ -58,6 +60,11 @@ def _declared(function: Callable[..., Any], what: str, options: Mapping[str, Any
     if lacking:
         raise LrpeError(f"{what} needs {', '.join(lacking)}; for example {lacking[0]}=VALUE.")
     return {name: each.annotation for name, each in known.items()}
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether text has no half of a surrogate pair, as which Python passes on bytes that are not UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

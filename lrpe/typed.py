@@ -7,15 +7,13 @@ of these. ``Range`` in an ``Annotated`` type bounds a number.
 import difflib
 import json
 import math
-import re
+import os
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from stat import S_ISREG
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import yaml
 
 from lrpe.errors import LrpeError, require, unknown_name
 
@@ -85,56 +83,10 @@ def parse_json(text: str) -> Any:
 
 def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text: what JSON has, and no more; 1e-3 is a number, 010 and 2023-01-01 are words."""
+    from lrpe.plain_yaml import load_plain  # yaml comes with an extra, and light verbs do without it
+
     require(len(text) <= LARGEST_YAML, f"it has more than {LARGEST_YAML:,} characters")
-    try:
-        return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise LrpeError(f"it is not YAML: {_problem(error)}") from error
-
-
-def _problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return " ".join(str(error).split())
-    return f"{error.problem}, at line {mark.line + 1}, column {mark.column + 1}"  # type: ignore[attr-defined]
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses what JSON does not have before anything is made of it.
-
-    Aliases let a few lines stand for gigabytes, tags ask for dates and sets, and depth exhausts the stack.
-    """
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (as yaml declares it)
-        first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":null", ":bool"))]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self.depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        self.refuse(yaml.AliasEvent, "an alias (*name) is not read here; write the value out")
-        if getattr(self.peek_event(), "tag", None) is not None:
-            self.refuse(yaml.Event, "a tag (!name) is not read here")
-        if self.depth >= DEEPEST:
-            self.refuse(yaml.Event, _TOO_DEEP)
-        self.depth += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
-
-    def refuse(self, kind: type, problem: str) -> None:
-        if self.check_event(kind):
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.peek_event().start_mark)
-
-
-_INT = r"[-+]?(?:0|[1-9][0-9]{0,99})$"  # Python refuses to read a number of thousands of digits
-_FLOAT = r"(?:[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan)$"
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(_INT), list("-+0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(_FLOAT), list("-+.0123456789"))
+    return load_plain(text, DEEPEST)
 
 
 _TOO_DEEP = f"it has more than {DEEPEST} brackets within brackets"
@@ -173,7 +125,7 @@ def conform(value: Any, hint: Any, key: str) -> Any:
         return _conform_each(value, kind, get_args(hint) or (Any, ...), key)
     if kind is float and _is_of(value, int):
         return _to_float(value, key)
-    if kind is Path and isinstance(value, str) and value and "\0" not in value:
+    if kind is Path and isinstance(value, str) and _can_be_path(value):
         return Path(value)
     if (kind is Any and _is_plain(value, key)) or (kind is not Any and _is_of(value, kind)):
         return value
@@ -229,6 +181,12 @@ def _to_float(value: int, key: str) -> float:
         return float(value)
     except OverflowError:
         raise LrpeError(f"{key} is too large; got {_shown(value)}.") from None
+
+
+def _can_be_path(text: str) -> bool:
+    """Whether a file may have this name: not empty, and no longer than systems take, 255 bytes for each part."""
+    parts = os.fsencode(text).split(b"/") if "\0" not in text else []
+    return bool(text and parts) and len(text) < 4096 and max(map(len, parts)) <= 255
 
 
 def _is_plain(value: Any, key: str) -> bool:

@@ -17,6 +17,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "aligned": (),
     "whole": (),
     "names": (),
+    "plain_yaml": (),
     "typed": (),
     "options": (),
     "encodings": (

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.errors import LrpeError, require
+from lrpe.typed import read_json
 from lrpe.whole import write_whole
 
 
@@ -17,6 +18,7 @@ def result_files(path: Path) -> tuple[Path, Path]:
 
 def prepare(path: Path) -> None:
     """Make the folder that ``save`` will write to: better to fail before the measurement than after it."""
+    require(path.name not in ("", ".."), f"Results are saved in a file; {str(path)!r} names none.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -35,12 +37,7 @@ def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
 
 def read_result(path: Path) -> dict[str, Any]:
     """What ``save`` wrote as JSON."""
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LrpeError(f"The result {str(path)!r} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise LrpeError(f"A result is JSON, as --save writes it; {str(path)!r} is not: {error}.") from None
-    known = isinstance(result, dict) and isinstance(result.get("benchmark"), str)
-    require(known, f"A result names its benchmark, as --save writes it; {str(path)!r} names none.")
+    result = read_json(path, dict[str, Any])
+    named = isinstance(result.get("benchmark"), str)
+    require(named, f"A result names its benchmark, as --save writes it; {str(path)!r} names none.")
     return result

@@ -1,16 +1,16 @@
 """``lrpe bench``: speed as ratios, each measurement in a process of its own."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from lrpe.benchmarks.plot import prepare_plot, save_plot
-from lrpe.benchmarks.process import measure_apart
-from lrpe.benchmarks.results import prepare, save
 from lrpe.cli.choosing import words
 from lrpe.cli.compare import BenchCompare
+from lrpe.cli.verb import Verb
 from lrpe.errors import require
+from lrpe.typed import Range
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Bench:
     """
 
     benchmark: ClassVar[str]
-    threads: int = 1
-    rounds: int | None = None
+    needs: ClassVar[tuple[str, ...]] = ()
+    threads: Annotated[int, Range(1, 1024)] = 1
+    rounds: Annotated[int, Range(1, 10**6)] | None = None
     quick: bool = False
     json: bool = False
     plot: Path | None = None
@@ -36,6 +37,10 @@ class Bench:
 
     def run(self) -> int:
         """Measure and show. What can go wrong with the files is found before the measurement."""
+        from lrpe.benchmarks.plot import prepare_plot, save_plot
+        from lrpe.benchmarks.process import measure_apart
+        from lrpe.benchmarks.results import prepare, save
+
         require(self.rounds is None or self.rounds >= 1, f"There is one round or more; got rounds={self.rounds}.")
         if self.plot is not None:
             prepare_plot(self.plot)
@@ -103,6 +108,7 @@ class BenchDecode(Bench):
     """
 
     benchmark = "decode"
+    needs: ClassVar[tuple[str, ...]] = ("models",)
 
 
 @dataclass(frozen=True)
@@ -117,12 +123,10 @@ class BenchLength(Bench):
     """
 
     benchmark = "length"
-    longest: int = 17
+    longest: Annotated[int, Range(15, 24)] = 17
 
     def options(self) -> dict[str, Any]:
-        require(
-            15 <= self.longest <= 24, f"The longest text has 2^15 to 2^24 tokens; got 2^{self.longest}: --longest 17."
-        )
+        require(15 <= self.longest <= 24, f"--longest must be from 15 to 24; got {self.longest}.")
         return super().options() | {"longest": self.longest}
 
 
@@ -135,6 +139,7 @@ class BenchLoop(Bench):
     """
 
     benchmark = "loop"
+    needs: ClassVar[tuple[str, ...]] = ("train",)
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,7 @@ class BenchTrain(Bench):
     """
 
     benchmark = "train"
+    needs: ClassVar[tuple[str, ...]] = ("train",)
     rows: str = ""
 
     def options(self) -> dict[str, Any]:
@@ -158,4 +164,4 @@ class BenchTrain(Bench):
 
 
 KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain, BenchLoop)
-BENCHMARKS: dict[str, type] = {kind.benchmark: kind for kind in KINDS} | {"compare": BenchCompare}
+BENCHMARKS: Mapping[str, type[Verb]] = {kind.benchmark: kind for kind in KINDS} | {"compare": BenchCompare}

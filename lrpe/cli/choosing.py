@@ -1,8 +1,14 @@
 """What verbs that train have in common: an experiment from words, and lists of words."""
 
+import os
 from pathlib import Path
+from typing import TypeVar
 
 from lrpe.errors import require, unknown_name
+from lrpe.options import parse_word
+from lrpe.typed import Seed
+
+Word = TypeVar("Word", str, Path)
 
 
 def words(text: str) -> list[str]:
@@ -10,10 +16,11 @@ def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def numbers(text: str, what: str) -> list[int]:
+def seeds(text: str) -> list[int]:
+    """0,1,2 as a list of numbers."""
     found = words(text)
-    require(bool(found) and all(word.isdigit() for word in found), f"{what} are numbers, as 0,1,2; got {text!r}.")
-    return [int(word) for word in found]
+    require(bool(found), f"--seeds are numbers, as 0,1,2; got {text!r}.")
+    return [parse_word(word, Seed, "Each of --seeds") for word in found]
 
 
 def pairs(text: str, what: str) -> dict[str, str]:
@@ -29,18 +36,19 @@ def pairs(text: str, what: str) -> dict[str, str]:
 def paths(text: str) -> dict[str, str]:
     """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
     from lrpe.data.catalog import CATALOG
-    from lrpe.experiments.columns.named import COLUMNS
-    from lrpe.experiments.experiment import HERE, HUB
+    from lrpe.data.entry import HERE, HUB
+    from lrpe.experiments.known import COLUMNS
 
-    found = pairs(text, "Data are NAME=PATH")
+    found = pairs(text, "--data is NAME=PATH")
     for name, path in found.items():
         if name not in COLUMNS and name not in CATALOG:
             raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
-        there = path in (HUB, HERE) or Path(path).exists()
-        require(there, f"The data of {name} lie at {path!r}, which does not exist.")
+        there = path in (HUB, HERE) or os.path.exists(path)
+        require(there, f"The data of {name} is said to be at {path!r}, which does not exist.")
     return found
 
 
-def one(names: list[str], verb: str, what: str) -> str:
-    require(len(names) == 1, f"lrpe {verb} takes one {what}; got {' '.join(names) or 'none'}.")
+def one(names: list[Word], verb: str, what: str) -> Word:
+    """Return the only one of these names."""
+    require(len(names) == 1, f"lrpe {verb} takes one {what}; got {' '.join(map(str, names)) or 'none'}.")
     return names[0]

@@ -7,21 +7,8 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from lrpe.errors import LrpeError, StoppedError
+from lrpe.errors import LrpeError, StoppedError, require_extras
 
-EXTRA_OF = {  # modules that the core does without
-    "jsonargparse": "cli",
-    "docstring_parser": "cli",
-    "transformers": "models",
-    "safetensors": "models",
-    "numpy": "data",
-    "filelock": "data",
-    "tokenizers": "data",
-    "tqdm": "data",
-    "sklearn": "data",
-    "PIL": "data",
-    "datasets": "hub",
-}
 WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
 
 
@@ -37,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except LrpeError as error:
-        print(f"lrpe: {error}", file=sys.stderr)
+        print(f"lrpe: {in_one_line(error)}", file=sys.stderr)
         return WRONG
     except StoppedError as stopped:
         print(f"lrpe: {stopped}", file=sys.stderr)
@@ -50,14 +37,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    try:
-        from lrpe.cli.parser import parse
+    """Run the verb that was typed; what it needs and is not installed is named first, all of it."""
+    from lrpe.cli.verbs import extras_for
 
-        return parse(argv).run()
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRA_OF:
-            raise
-        raise LrpeError(f"This needs {error.name}: pip install 'lrpe[{EXTRA_OF[error.name]}]'") from None
+    command, extras = extras_for(argv)
+    require_extras(command, "cli", *extras)
+
+    from lrpe.cli.parser import parse
+
+    return parse(argv).run()
+
+
+def in_one_line(error: LrpeError) -> str:
+    """Return the sentence of an error; of what a user typed by the thousand characters it has the first hundred."""
+    return " ".join(word if len(word) <= 200 else f"{word[:100]}…{word[-20:]}" for word in str(error).split())
 
 
 def drop_output() -> None:

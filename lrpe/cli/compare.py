@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from lrpe.benchmarks.compare import compare_results
 from lrpe.errors import require
 
 
@@ -17,11 +17,17 @@ class BenchCompare:
         json: print JSON instead of a table.
     """
 
-    files: list[str] = field(default_factory=list, metadata={"words": "FILE"})
+    needs: ClassVar[tuple[str, ...]] = ()
+    files: list[Path] = field(default_factory=list, metadata={"words": "FILE"})
     json: bool = False
 
     def run(self) -> int:
-        require(len(self.files) == 2, f"Two results are compared: A.json B.json; got {' '.join(self.files) or 'none'}.")
-        comparison = compare_results(*map(Path, self.files))
+        from lrpe.benchmarks.compare import compare_results
+
+        require(
+            len(self.files) == 2,
+            f"Two results are compared: A.json B.json; got {' '.join(map(str, self.files)) or 'none'}.",
+        )
+        comparison = compare_results(*self.files)
         print(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False) if self.json else comparison)
         return 0

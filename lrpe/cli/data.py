@@ -3,11 +3,12 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lrpe.aligned import in_columns
 from lrpe.cli.choosing import one, pairs
 from lrpe.errors import require
+from lrpe.typed import Range
 
 if TYPE_CHECKING:
     from lrpe.data.dataset import Dataset
@@ -21,6 +22,7 @@ class DataList:
         json: print JSON instead of a table.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("data",)
     json: bool = False
 
     def run(self) -> int:
@@ -50,11 +52,12 @@ class DataShow:
         json: print JSON instead of text.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("data",)
     name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
     path: Path | None = None
     hub: bool = False
     options: str = ""
-    samples: int = 2
+    samples: Annotated[int, Range(0, 1000)] = 2
     json: bool = False
 
     def run(self) -> int:
@@ -81,6 +84,7 @@ class DataPrepare:
         options: of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("data",)
     name: list[str] = field(default_factory=list, metadata={"words": "NAME"})
     path: Path | None = None
     hub: bool = False

@@ -3,9 +3,11 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from lrpe.cli.table import MakeTable
 from lrpe.errors import require
+from lrpe.typed import Range, Seed
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,11 @@ class RunDemo:
         seed: of weights and data.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("train",)
     runs: Path = Path("runs")
-    updates: int | None = None
-    processes: int | None = None
-    seed: int = 0
+    updates: Annotated[int, Range(6, 10**9)] | None = None
+    processes: Annotated[int, Range(1, 1024)] | None = None
+    seed: Seed = 0
 
     def run(self) -> int:
         return MakeTable(

@@ -3,9 +3,11 @@
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 from lrpe.cli.choosing import one
 from lrpe.cli.train import show
+from lrpe.typed import Range
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,9 @@ class Evaluate:
         json: print JSON.
     """
 
-    folder: list[str] = field(default_factory=list, metadata={"words": "RUN"})
-    batches: int | None = None
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+    folder: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
+    batches: Annotated[int, Range(0)] | None = None
     json: bool = False
 
     def run(self) -> int:
@@ -27,7 +30,7 @@ class Evaluate:
         from lrpe.experiments.written import read_experiment
         from lrpe.training.processes import joined, rank
 
-        folder = Path(one(self.folder, "evaluate", "run"))
+        folder = one(self.folder, "evaluate", "run")
         experiment = read_experiment(folder)
         if self.batches is not None:
             experiment = replace(experiment, scored=self.batches)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -13,13 +14,14 @@ class Explore:
         runs: runs, or folders of models, whose learned angles, bases and decays the page offers too.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ()
     out: Path = field(default=Path("explorer.html"), metadata={"flags": ("-o", "--out")})
-    runs: list[str] = field(default_factory=list, metadata={"flags": ("--run",), "many": "DIR"})
+    runs: list[Path] = field(default_factory=list, metadata={"flags": ("--run",), "many": "DIR"})
 
     def run(self) -> int:
         from lrpe.report.explorer.page import write_explorer
 
-        page = write_explorer(self.out, [learned(Path(folder)) for folder in self.runs])
+        page = write_explorer(self.out, [learned(folder) for folder in self.runs])
         print(f"The page: {page.resolve()}")
         return 0
 

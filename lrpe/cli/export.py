@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from lrpe.cli.choosing import one
 from lrpe.errors import LrpeError
@@ -19,17 +20,20 @@ class Export:
         remote_code: put our code beside the model, for users who have transformers and not lrpe.
     """
 
-    source: list[str] = field(default_factory=list, metadata={"words": "RUN"})
+    needs: ClassVar[tuple[str, ...]] = ("models",)
+    source: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
     to: Path | None = None
     remote_code: bool = False
 
     def run(self) -> int:
         from lrpe.replacement.export import export
+        from lrpe.whole import naming_failure
 
         source = one(self.source, "export", "run")
         if self.to is None:
             raise LrpeError("An export needs a folder to write to: lrpe export RUN --to DIR.")
-        folder = export(Path(source), self.to, self.remote_code)
+        with naming_failure(self.to, UnicodeEncodeError):  # a name that is not text cannot be written in its README.md
+            folder = export(source, self.to, self.remote_code)
         print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")
         print("Its README.md says how to load it.")
         return 0

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from lrpe.cli.choosing import one
 from lrpe.errors import LrpeError, require
+from lrpe.typed import Range, Seed
 
 
 @dataclass(frozen=True)
@@ -21,34 +22,62 @@ class Generate:
         seed: of sampling.
     """
 
-    folder: list[str] = field(default_factory=list, metadata={"words": "RUN"})
+    needs: ClassVar[tuple[str, ...]] = ("models",)
+    folder: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
     prompt: str = ""
-    tokens: int = 200
-    temperature: float = 0.8
-    top_k: int = 50
-    seed: int = 0
+    tokens: Annotated[int, Range(1, 10**9)] = 200
+    temperature: Annotated[float, Range(0, 1000)] = 0.8
+    top_k: Annotated[int, Range(0)] = 50
+    seed: Seed = 0
 
     def run(self) -> int:
         import torch
-        from transformers import AutoTokenizer, TextStreamer
+        from transformers import TextStreamer
 
-        from lrpe.models import LrpeForCausalLM
-        from lrpe.models.saved import find_model, load_model
+        from lrpe.models.quiet import quietly
 
-        require(self.tokens >= 1, f"There is one token to write or more; got tokens={self.tokens}.")
-        require(self.temperature >= 0, f"A temperature is 0 or more; got {self.temperature}.")
-        source = Path(one(self.folder, "generate", "run"))
-        model = load_model(find_model(source))
-        tokenizer = AutoTokenizer.from_pretrained(find_tokenizer(source), trust_remote_code=False)
-        if not isinstance(model, LrpeForCausalLM):
-            raise LrpeError(f"{str(source)!r} holds a {type(model).__name__}, which writes no text.")
-        ids = tokenizer(self.prompt or tokenizer.eos_token, return_tensors="pt", return_token_type_ids=False)
-        sampling = {"temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
+        source = one(self.folder, "generate", "run")
+        model, tokenizer = read_writer(source), read_tokenizer(find_tokenizer(source))
+        prompt = self.prompt or tokenizer.eos_token
+        require(bool(prompt), f"The tokeniser of {str(source)!r} has no token to begin with: name a --prompt.")
+        ids = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
         torch.manual_seed(self.seed)
-        streamer = TextStreamer(tokenizer, skip_special_tokens=True)
-        writer: Any = model
-        writer.generate(**ids, max_new_tokens=self.tokens, streamer=streamer, do_sample=bool(sampling), **sampling)
+        model.generation_config = self.settings(model)
+        with quietly():  # transformers warns of lengths beyond those of training, which our models are made for
+            model.generate(**ids, streamer=TextStreamer(tokenizer, skip_special_tokens=True))
         return 0
+
+    def settings(self, model: Any) -> Any:
+        """What was asked for alone: a generation_config.json beside the model has no say."""
+        from transformers import GenerationConfig
+
+        sampling = {"temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
+        ends = {name: getattr(model.config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        return GenerationConfig(max_new_tokens=self.tokens, do_sample=bool(sampling), **sampling, **ends)
+
+
+def read_writer(source: Path) -> Any:
+    from lrpe.models import LrpeForCausalLM
+    from lrpe.models.saved import find_model, load_model
+
+    model = load_model(find_model(source))
+    kind = type(model).__name__
+    require(isinstance(model, LrpeForCausalLM), f"{str(source)!r} holds a {kind}, which writes no text.")
+    return model
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Return transformers' tokeniser of a folder; its files are looked at first, since what it raises names none."""
+    from transformers import AutoTokenizer
+
+    from lrpe.data.text.vocabularies import load_tokenizer
+    from lrpe.typed import read_json
+
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        if (folder / name).exists():
+            read_json(folder / name, dict)
+    load_tokenizer(folder)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def find_tokenizer(source: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from lrpe.cli.table import command
 from lrpe.errors import require
@@ -18,13 +19,18 @@ class Report:
         out: the folder for the page and its pictures.
     """
 
-    folders: list[str] = field(default_factory=list, metadata={"words": "RUN"})
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+    folders: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
     out: Path = Path("runs/report")
 
     def run(self) -> int:
         from lrpe.report.runs import report_runs
 
-        found = [file.parent for folder in self.folders for file in sorted(Path(folder).rglob("config.yaml"))]
-        require(bool(found), f"lrpe report takes runs, which have a config.yaml; found none in {self.folders}.")
+        require(bool(self.folders), "lrpe report takes runs, or folders with runs in them; got none: lrpe report runs.")
+        for folder in self.folders:
+            require(folder.is_dir(), f"A run is a folder; {str(folder)!r} is none.")
+        found = [file.parent for folder in self.folders for file in sorted(folder.rglob("config.yaml"))]
+        where = ", ".join(repr(str(folder)) for folder in self.folders)
+        require(bool(found), f"A run has a config.yaml; there is none under {where}.")
         print(f"The page: {report_runs(found, self.out, command()).resolve()}")
         return 0

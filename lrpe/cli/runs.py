@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from lrpe.aligned import in_columns
 from lrpe.errors import require
@@ -17,6 +18,7 @@ class Runs:
         json: print JSON instead of a table.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("train",)
     runs: Path = Path("runs")
     json: bool = False
 

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Annotated, ClassVar
 
-from lrpe.cli.choosing import numbers, one, paths, words
+from lrpe.cli.choosing import one, paths, seeds, words
 from lrpe.errors import require
+from lrpe.typed import Range
 
 OF_SPEED = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
 
@@ -32,10 +34,11 @@ class MakeTable:
         runs: the folder with all runs.
         out: the folder for the table; runs/tables/TABLE-SCALE if not given.
         dry_run: train nothing; show every cell's configuration, cost and departures from the paper.
-        tflops: the speed, in 10^12 operations a second, that hours are estimated at.
+        tflops: the speed, in 10^12 operations per second, that times are estimated at; measured here if not given.
         changes: keys with dots, of every cell.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("train",)
     name: list[str] = field(default_factory=list, metadata={"words": "TABLE"})
     rows: str = ""
     columns: str = ""
@@ -43,18 +46,35 @@ class MakeTable:
     seeds: str = "0"
     scale: str = "small"
     data: str = ""
-    processes: int = 1
+    processes: Annotated[int, Range(0, 1024)] = 1
     runs: Path = Path("runs")
     out: Path | None = None
     dry_run: bool = False
-    tflops: float = 50.0
+    tflops: Annotated[float, Range(1e-6, 1e9)] | None = None
     changes: dict[str, str] = field(default_factory=dict, metadata={"dotted": True})
 
     def run(self) -> int:
         name = one(self.name, "table", "table")
+        self.check_names(name)
         if name == "speed":
             return self.measure_speed()
         return self.show_plan(name) if self.dry_run else self.train(name)
+
+    def check_names(self, name: str) -> None:
+        """Refuse a typo before the seconds that it takes to import what the names stand for."""
+        from lrpe.experiments import known
+
+        known.check_table(name)
+        known.check_scale(self.scale)
+        for check, text in (
+            (known.check_row, self.rows),
+            (known.check_column, self.columns),
+            (known.check_setting, self.settings),
+        ):
+            for word in words(text):
+                check(word)
+        seeds(self.seeds)
+        paths(self.data)
 
     def train(self, name: str) -> int:
         from lrpe.experiments.cells import run_cells
@@ -75,13 +95,14 @@ class MakeTable:
 
     def show_plan(self, name: str) -> int:
         from lrpe.experiments.dry_run import describe_plan
+        from lrpe.experiments.speed import given_speed, measure_speed
 
-        print(describe_plan(self.chosen(name).cells(), self.tflops))
+        cells = self.chosen(name).cells()
+        print(describe_plan(cells, measure_speed() if self.tflops is None else given_speed(self.tflops)))
         return 0
 
     def chosen(self, name: str):
-        from lrpe.experiments.columns.named import COLUMNS
-        from lrpe.experiments.methods import find_setting
+        from lrpe.experiments.known import COLUMNS
         from lrpe.experiments.summary import Chosen
         from lrpe.experiments.tables import find_table, title_of
 
@@ -90,9 +111,7 @@ class MakeTable:
         rows = tuple(words(self.rows)) or table.rows
         for row in rows:
             title_of(row)
-        for setting in words(self.settings):
-            find_setting(setting)
-        return Chosen(table, rows, words(self.settings), numbers(self.seeds, "Seeds"), self.prepare, self.runs)
+        return Chosen(table, rows, words(self.settings), seeds(self.seeds), self.prepare, self.runs)
 
     def prepare(self, experiment):
         from lrpe.experiments.scale import find_scale

@@ -2,9 +2,11 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from lrpe.cli.choosing import one, paths
 from lrpe.errors import LrpeError
+from lrpe.typed import Seed
 
 NAMES = ("column", "method", "setting", "scale")  # what an experiment is made of
 
@@ -35,11 +37,12 @@ class Train:
         changes: keys with dots.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ("train",)
     column: list[str] = field(default_factory=list, metadata={"words": "COLUMN"})
     method: str = "type2"
     setting: str = "fair"
     scale: str = "small"
-    seed: int = 0
+    seed: Seed = 0
     data: str = ""
     out: Path | None = None
     runs: Path = Path("runs")
@@ -48,6 +51,7 @@ class Train:
     changes: dict[str, str] = field(default_factory=dict, metadata={"dotted": True})
 
     def run(self) -> int:
+        self.check_names()
         from lrpe.experiments.run import run_in
         from lrpe.training.processes import joined, rank
 
@@ -59,6 +63,17 @@ class Train:
                 show(results)
                 print(f"\nThe run: {folder.resolve()}")
         return 0
+
+    def check_names(self) -> None:
+        """Refuse a typo before the seconds that it takes to import what the names stand for."""
+        from lrpe.experiments import known
+
+        for column in self.column:
+            known.check_column(column)
+        known.check_row(self.method)
+        known.check_setting(self.setting)
+        known.check_scale(self.scale)
+        paths(self.data)
 
     def experiment(self):
         from lrpe.experiments.build import find_checkpoint

@@ -4,15 +4,16 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from lrpe.aligned import in_columns
-from lrpe.encodings.definition import composition, verify
-from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.family import FAMILY, configure_for_heads
-from lrpe.encodings.laws import Report
+from lrpe.typed import Range, Seed
+
+if TYPE_CHECKING:
+    from lrpe.encodings.encoding import PositionalEncoding
+    from lrpe.encodings.laws import Report
+
+Width = Annotated[int, Range(1, 4096)]  # laws are measured on matrices of head_dim × head_dim
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,19 @@ class Verify:
         json: print JSON instead of a table.
     """
 
+    needs: ClassVar[tuple[str, ...]] = ()
     names: list[str] = field(default_factory=list, metadata={"words": "NAME"})
-    head_dim: int = 64
-    heads: int = 8
-    length: int = 512
-    seed: int = 0
+    head_dim: Width = 64
+    heads: Width = 8
+    length: Annotated[int, Range(1, 2**30)] = 512
+    seed: Seed = 0
     json: bool = False
 
     def run(self) -> int:
+        import torch
+
+        from lrpe.encodings.family import FAMILY
+
         torch.set_num_threads(1)  # matrices this small only wait for a second thread
         encodings = {name: self.build(name) for name in self.names or [*FAMILY, "per"]}
         reports = {name: self.check(name, subject) for name, subject in encodings.items()}
@@ -47,12 +53,16 @@ class Verify:
             print(summary(encodings, reports))
         return 0 if all(reports.values()) else 1
 
-    def build(self, name: str) -> PositionalEncoding:
+    def build(self, name: str) -> "PositionalEncoding":
+        from lrpe.encodings.family import configure_for_heads
+
         published = name == "per" and self.seed == 0  # PermuteFormer has a seed of its own
         drawn = {} if published else {"seed": self.seed}
         return configure_for_heads(name, self.head_dim, self.heads, length=self.length, **drawn).build()
 
-    def check(self, name: str, subject: PositionalEncoding) -> Report:
+    def check(self, name: str, subject: "PositionalEncoding") -> "Report":
+        from lrpe.encodings.definition import verify
+
         if sys.stderr.isatty():
             print(f"\rChecking {name} ... \033[K", end="", file=sys.stderr, flush=True)
         report = verify(subject, seed=self.seed)
@@ -61,13 +71,15 @@ class Verify:
         return report
 
 
-def as_json(reports: dict[str, Report]) -> dict[str, Any]:
+def as_json(reports: dict[str, "Report"]) -> dict[str, Any]:
     found = [{"name": name, **report.to_dict()} for name, report in reports.items()]
     return {"holds": all(reports.values()), "encodings": found}
 
 
-def summary(encodings: dict[str, PositionalEncoding], reports: dict[str, Report]) -> str:
-    """A row an encoding, a column a law; the laws themselves are written out below."""
+def summary(encodings: dict[str, "PositionalEncoding"], reports: dict[str, "Report"]) -> str:
+    """Return a table with a row per encoding and a column per law; the laws themselves are written out below it."""
+    from lrpe.encodings.definition import composition
+
     equations = list(dict.fromkeys(law.equation for report in reports.values() for law in report.laws))
     numbers = [f"({k})" for k in range(1, len(equations) + 1)]
     rows = [
@@ -79,6 +91,6 @@ def summary(encodings: dict[str, PositionalEncoding], reports: dict[str, Report]
     return "\n".join([table, "", "Largest residual of each law:", *legend])
 
 
-def residuals(report: Report, equations: Sequence[str]) -> list[str]:
+def residuals(report: "Report", equations: Sequence[str]) -> list[str]:
     measured = {law.equation: law.residual for law in report.laws}
     return [f"{measured[equation]:.1e}" if equation in measured else "–" for equation in equations]

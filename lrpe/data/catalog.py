@@ -1,5 +1,6 @@
 """Every dataset by name."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ def read_options(name: str, path: Path | None, hub: bool, words: Mapping[str, st
     return parse_options(loader, name, words, given=len(arguments))
 
 
+def check_options(name: str, hub: bool, options: Mapping[str, Any]) -> None:
+    """Raise ``LrpeError`` unless the dataset takes these options, wherever its files are."""
+    entry = find(name)
+    loader = entry.hub if hub else entry.load
+    if loader is not None:
+        conform_options(loader, name, options, given=0 if hub or entry.embedded else 1)
+
+
 def find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
     """The function that loads a dataset from where it is, and what it takes beside options."""
     entry = find(name)
@@ -50,16 +59,8 @@ def find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., 
         )
         return entry.load, ()
     require(not entry.embedded, f"{name} is made here and reads no files; got path={str(path)!r}.")
-    require(exists(path), f"{name} is read from {str(path)!r}, which does not exist.")
+    require(os.path.exists(path), f"{name} is read from {str(path)!r}, which does not exist.")
     return entry.load, (path,)
-
-
-def exists(path: Path) -> bool:
-    """Whether a path is there; one that no file can have, such as a name of 300 characters, is not."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def find(name: str) -> Entry:

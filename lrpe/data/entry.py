@@ -6,6 +6,8 @@ from typing import Literal
 
 from lrpe.data.dataset import Dataset
 
+HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, and what every machine has
+
 
 @dataclass(frozen=True)
 class Entry:

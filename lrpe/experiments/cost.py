@@ -1,4 +1,4 @@
-"""What an experiment costs, before it is run: parameters, tokens, operations, hours at a given speed."""
+"""What an experiment costs, before it is run: parameters, tokens, operations, time at a given speed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +20,8 @@ class Cost:
     tokens: float
     flops: float
 
-    def hours(self, tflops: float) -> float:
-        return self.flops / (tflops * 1e12) / 3600
+    def seconds(self, tflops: float) -> float:
+        return self.flops / (tflops * 1e12)
 
 
 def estimate(experiment: Experiment) -> Cost:

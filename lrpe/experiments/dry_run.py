@@ -8,17 +8,21 @@ from lrpe.experiments.columns.named import find_column
 from lrpe.experiments.cost import Cost, estimate
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.scale import find_scale
+from lrpe.experiments.speed import Speed, describe_time
 
 
-def describe_plan(cells: Sequence[Experiment], tflops: float) -> str:
+def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
+    """Return a table of what would be trained, how long that would take at this speed, and the notes of its columns."""
     distinct = with_starts(cells)
     header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
     costs = {name: estimate(cell) for name, cell in distinct.items()}
-    lines = [described(cell, costs[name], tflops) for name, cell in distinct.items()]
-    total = sum(cost.hours(tflops) for cost in costs.values())
-    table = in_columns([*header, f"hours at {tflops:g} TFLOP/s"], lines, left=2)
+    lines = [described(cell, costs[name], speed) for name, cell in distinct.items()]
+    total = describe_time(sum(cost.seconds(speed.tflops) for cost in costs.values()))
+    table = in_columns([*header, "time"], lines, left=2)
+    times = f"Times are at {speed.tflops:.3g} TFLOP/s, {speed.source}; --tflops X estimates for another speed."
     notes = "\n\n".join(departures(distinct.values()))
-    return f"{table}\n\n{len(distinct)} runs, {total:,.2f} hours at {tflops:g} TFLOP/s.\n\n{notes}\n"
+    runs = f"{len(distinct)} run{'' if len(distinct) == 1 else 's'}"
+    return f"{table}\n\n{runs}, {total} in all. {times}\n\n{notes}\n"
 
 
 def with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
@@ -30,7 +34,7 @@ def with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
     return found
 
 
-def described(cell: Experiment, cost: Cost, tflops: float) -> list[str]:
+def described(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
     plan, base = cell.training.optimization, cell.architecture | cell.model
     return [
         cell.name,
@@ -43,7 +47,7 @@ def described(cell: Experiment, cost: Cost, tflops: float) -> list[str]:
         f"{cost.parameters / 1e6:.2f} M",
         f"{cost.tokens:.2g}",
         f"{cost.flops:.2g}",
-        f"{cost.hours(tflops):.2g}",
+        describe_time(cost.seconds(speed.tflops)),
     ]
 
 

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from lrpe.data import catalog
 from lrpe.data.dataset import Dataset
+from lrpe.data.entry import HERE, HUB
 from lrpe.errors import require
 from lrpe.names import check_name
 from lrpe.training.loop import Training
 
-HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, and what every machine has
 Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]
 
 
@@ -29,6 +29,9 @@ class Data:
     path: str | None = None
     hub: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        catalog.check_options(self.name, self.hub, self.options)
 
     def load(self) -> Dataset:
         return catalog.load(self.name, None if self.path is None else Path(self.path), self.hub, **self.options)

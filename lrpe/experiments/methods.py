@@ -4,9 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from lrpe.encodings.config import BASES, MATRICES
 from lrpe.errors import unknown_name
 
 Fields = dict[str, Any]
@@ -113,6 +110,8 @@ def rows_own(method: Method, model: Fields) -> Fields:
 
 def shared_by_heads(model: Fields) -> Fields:
     """PER with one permutation for all heads; its decay, sigmoid(3h/H + 2), where tokens see only those before them."""
+    import torch
+
     heads = model["num_attention_heads"]
     decay = torch.sigmoid(3 * torch.arange(heads, dtype=torch.float64) / heads + 2).tolist()
     encoding = {"basis": "identity", "matrix": "permutation", "acts": "before"}
@@ -123,8 +122,12 @@ def find_method(name: str) -> Method:
     """A row by its name, or any P × Λ written as "basis*matrix", run as the paper's three types are."""
     if name in METHODS:
         return METHODS[name]
-    basis, star, matrix = name.partition("*")
-    if star and basis in BASES and matrix in MATRICES:
-        learned = matrix != "permutation"
-        return Method(name, name, {"encoding": {"name": name, "learned_angles": learned}}, OUTPUT)
-    raise unknown_name("method", name, [*METHODS, *(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)])
+    if "*" not in name:
+        raise unknown_name("method", name, [*METHODS, "basis*matrix"])
+    from lrpe.encodings.config import BASES, MATRICES  # which import torch: the check of a name needs none
+
+    basis, _, matrix = name.partition("*")
+    if basis not in BASES or matrix not in MATRICES:
+        raise unknown_name("method", name, [f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES])
+    learned = matrix != "permutation"
+    return Method(name, name, {"encoding": {"name": name, "learned_angles": learned}}, OUTPUT)

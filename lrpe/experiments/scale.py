@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lrpe.errors import require, unknown_name
-from lrpe.experiments.experiment import Experiment
-from lrpe.training.optimization import Optimization
+
+if TYPE_CHECKING:
+    from lrpe.experiments.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class Shape:
     scored: int = 0
 
 
-def paper(experiment: Experiment) -> Experiment:
+def paper(experiment: "Experiment") -> "Experiment":
     """The paper's configuration, with the departures that its column names."""
     return replace(experiment, scale="paper")
 
 
-def small(experiment: Experiment) -> Experiment:
+def small(experiment: "Experiment") -> "Experiment":
     """Minutes on two cores, on real data where it is given: short sequences, and 3 layers of width 128.
 
     Images have 3 of 64, Long-Range Arena 2 of 32 or 64.
@@ -53,7 +54,7 @@ def small(experiment: Experiment) -> Experiment:
     return resized(experiment, "small", SMALL[shape_of(experiment)])
 
 
-def demo(experiment: Experiment) -> Experiment:
+def demo(experiment: "Experiment") -> "Experiment":
     """A minute on one core: 2 layers of width 128, 400 updates of 8 × 128 bytes, scored on 131,072 bytes.
 
     Departures:
@@ -63,7 +64,7 @@ def demo(experiment: Experiment) -> Experiment:
     return resized(experiment, "demo", DEMO)
 
 
-def smoke(experiment: Experiment) -> Experiment:
+def smoke(experiment: "Experiment") -> "Experiment":
     """Seconds: whether a cell trains, is scored and resumes. Its figures mean nothing.
 
     Departures:
@@ -72,21 +73,24 @@ def smoke(experiment: Experiment) -> Experiment:
     return resized(experiment, "smoke", SMOKE[shape_of(experiment)])
 
 
-SCALES: dict[str, Callable[[Experiment], Experiment]] = {"paper": paper, "small": small, "demo": demo, "smoke": smoke}
+Scale = Callable[["Experiment"], "Experiment"]
+SCALES: dict[str, Scale] = {"paper": paper, "small": small, "demo": demo, "smoke": smoke}
 
 
-def find_scale(name: str) -> Callable[[Experiment], Experiment]:
+def find_scale(name: str) -> Scale:
     if name not in SCALES:
         raise unknown_name("scale", name, SCALES)
     return SCALES[name]
 
 
-def shape_of(experiment: Experiment) -> str:
+def shape_of(experiment: "Experiment") -> str:
     """Columns of one kind have one shape, but those of Long-Range Arena, which have one each."""
     return experiment.column if experiment.column.startswith("lra-") else experiment.kind
 
 
-def resized(experiment: Experiment, name: str, shape: Shape) -> Experiment:
+def resized(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
+    from lrpe.training.optimization import Optimization  # which imports torch: a name of a scale needs none
+
     plan = Optimization(**PLAN | shape.plan)
     return replace(
         experiment,

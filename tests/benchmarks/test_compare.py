@@ -76,9 +76,9 @@ def test_rows_of_encodings_without_a_goal_are_compared_too(tmp_path):
     ("content", "sentence"),
     [
         (None, "cannot be read: No such file"),
-        ("not JSON", "is not: Expecting value"),
-        (b"\xff\xfe", "is not: "),
-        ("[]", "names none"),
+        ("not JSON", "it is not JSON: Expecting value"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
+        ("[]", "must be keys and values"),
         ('{"lines": []}', "names none"),
         (json.dumps(RESULT | {"benchmark": "decode"}), "'attention' and .* of 'decode'"),
         (json.dumps(RESULT | {"lines": [{"row": "a"}]}), "as --save writes them"),

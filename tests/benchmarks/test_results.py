@@ -1,3 +1,4 @@
+import errno
 import json
 from pathlib import Path
 
@@ -25,13 +26,11 @@ def test_a_dot_in_the_name_stays():
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     save(tmp_path / "encoding", {"run": 1}, "first")
 
-    def full(self, content, **options):
-        with open(self, "w") as file:
-            file.write(content[:3])
-        raise OSError("no space left")
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr("lrpe.whole.os.fsync", full)
+    with pytest.raises(LrpeError, match=r"encoding\.json could not be written: no space left"):
         save(tmp_path / "encoding", {"run": 2}, "second")
     assert json.loads((tmp_path / "encoding.json").read_bytes()) == {"run": 1}
     assert {file.name for file in tmp_path.iterdir()} == {"encoding.json", "encoding.txt"}

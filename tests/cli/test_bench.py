@@ -72,7 +72,7 @@ def test_a_mistake_is_one_sentence_before_anything_is_measured(argv, capfd):
 
 
 def test_json_is_printed_instead_of_text(monkeypatch, capsys):
-    monkeypatch.setattr("lrpe.cli.bench.measure_apart", lambda *_, **__: ({"benchmark": "encoding"}, "text"))
+    monkeypatch.setattr("lrpe.benchmarks.process.measure_apart", lambda *_, **__: ({"benchmark": "encoding"}, "text"))
     assert main(["bench", "encoding", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"benchmark": "encoding"}
     assert main(["bench", "encoding"]) == 0

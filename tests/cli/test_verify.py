@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-import lrpe.cli.verify
 from lrpe.cli import main
 from lrpe.cli.verify import Verify
+from lrpe.encodings import definition
 from lrpe.encodings.basis import Identity
 from lrpe.encodings.encoding import Encoding
 from lrpe.encodings.family import FAMILY, encoding
@@ -65,8 +65,8 @@ def test_an_infinite_residual_is_null_in_json(monkeypatch, capsys):
         report = verify(subject, seed=seed)
         return replace(report, laws=(replace(report.laws[0], residual=float("inf")), *report.laws[1:]))
 
-    verify = lrpe.cli.verify.verify
-    monkeypatch.setattr(lrpe.cli.verify, "verify", broken)
+    verify = definition.verify
+    monkeypatch.setattr(definition, "verify", broken)
     assert main(["verify", "rope", "--head-dim", "4", "--json"]) == 1
     out = capsys.readouterr().out
     assert "Infinity" not in out

@@ -4,7 +4,6 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from lrpe.data.dataset import Dataset, Rows, Sample
 from lrpe.data.entry import Entry
@@ -14,6 +13,8 @@ SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest is for training
 
 def load() -> Dataset:
     """Pixels (1, 8, 8) in [-1, 1]; the split of an image is by a hash of its pixels, so equal ones fall together."""
+    from sklearn.datasets import load_digits  # which takes seconds to import
+
     bunch: Any = load_digits()
     rows: dict[str, list[Sample]] = {"train": [], "validation": [], "test": []}
     for image, label in zip(bunch.images, bunch.target, strict=True):
