@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lrpe.errors import LrpeError, unknown_name
+from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.pair_classification import LrpeForPairClassification
@@ -32,5 +32,13 @@ def load_model(folder: Path, **changes: Any) -> Any:
     name = (config.architectures or ["none"])[0]
     if name not in CLASSES:
         raise unknown_name("model class", name, CLASSES)
+    files = ("model.safetensors", "model.safetensors.index.json")
+    there = any((folder / file).is_file() for file in files)
+    require(there, f"A model's weights are in {files[0]}, which {str(folder)!r} does not have.")
     with quietly():
-        return CLASSES[name].from_pretrained(folder, config=config)
+        model, found = CLASSES[name].from_pretrained(
+            folder, config=config, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    others = sorted(str(key[0]) for key in found["mismatched_keys"])
+    require(not others, f"The weights in {str(folder)!r} have other shapes than its config.json says: {others[:3]}.")
+    return model
