@@ -134,7 +134,8 @@ class LrpeConfig(PreTrainedConfig):
 
     def check(self) -> None:
         """Raise ``LrpeError`` unless a model can be built from these fields."""
-        check_fields({name: getattr(self, name) for name in FIELDS if hasattr(self, name)})
+        names = [name for name in FIELDS if name != "torch_dtype"]  # dtype's old name, which warns whoever reads it
+        check_fields({name: getattr(self, name) for name in names if hasattr(self, name)})
         self._check_sizes()
         self._check_tokens()
         self._check_images()

@@ -134,3 +134,10 @@ def test_a_configuration_that_is_no_object_is_refused(tmp_path):
 def test_an_unknown_architecture_is_refused_with_the_nearest():
     with pytest.raises(LrpeError, match=r"no architecture named 'deit-smal'. Did you mean 'deit-small'"):
         architecture("deit-smal")
+
+
+def test_checking_a_configuration_warns_of_nothing(monkeypatch):
+    said = []
+    monkeypatch.setattr("transformers.configuration_utils.logger.warning_once", said.append)
+    LrpeConfig()
+    assert not said
