@@ -1,3 +1,6 @@
+import struct
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -149,3 +152,31 @@ def test_digits_are_on_every_machine_and_equal_ones_fall_together():
     assert not images["train"] & (images["validation"] | images["test"])
     assert abs(found.splits["train"].sample(Draw(0))["pixels"]).max() <= 1
     assert torch.from_numpy(found.splits["train"].sample(Draw(0))["pixels"]).shape == (1, 8, 8)
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A picture of a few bytes that claims to be of any size."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    rows = chunk(b"IDAT", zlib.compress(bytes(60_000)))
+    return b"\x89PNG\r\n\x1a\n" + head + rows + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "said"),
+    [
+        (1, 60_000, "is 1 × 60000 pixels, too narrow"),
+        (60_000, 1, "is 60000 × 1 pixels, too narrow"),
+        (10_000, 10_000, "too large to be read"),  # Pillow only warns
+        (60_000, 60_000, "too large to be read"),
+    ],
+)
+def test_an_image_that_would_take_gigabytes_is_an_error_that_names_it(tree, width, height, said):
+    file = tree / "val" / "blue" / "0.JPEG"
+    file.write_bytes(png_header(width, height))
+    with pytest.raises(LrpeError, match=said) as caught:
+        load_images(tree, size=224).splits["validation"].sample(Draw(0))
+    assert str(file) in str(caught.value)

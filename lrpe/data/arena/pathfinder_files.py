@@ -60,7 +60,7 @@ def metadata_rows(file: Path) -> list[list[str]]:
         if content.startswith(b"\x93NUMPY"):
             return [[str(field) for field in row] for row in np.load(BytesIO(content), allow_pickle=False)]
         return [line.split() for line in content.decode("utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError, TypeError, EOFError) as error:
+    except (OSError, ValueError, TypeError, EOFError, MemoryError) as error:  # a header may claim any size
         raise LrpeError(
             f"{str(file)!r} is lines of UTF-8 or an array of strings; reading it failed: {error}."
         ) from error

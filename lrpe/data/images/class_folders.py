@@ -1,5 +1,6 @@
 """Images in a folder for each class: ImageNet-1k, and any tree of the same kind."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,7 @@ from lrpe.typed import Range
 KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
 SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
 Side = Annotated[int, Range(1, 4096)]  # pixels
+NARROWEST = 64  # a side over the other: the shorter is enlarged to the size that is asked for, the longer with it
 IN_A_ROW = 20  # damaged files, and then it is not a damaged file but a damaged dataset
 
 
@@ -38,10 +40,8 @@ class ImageFiles:
         skipped = []
         for step in range(min(IN_A_ROW, len(self))):
             index = (draw.index + step) % len(self)
-            try:
-                with Image.open(self.files[index]) as opened:
-                    image = opened.convert("RGB")
-            except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError):
+            image = decode(self.files[index])
+            if image is None:
                 skipped.append(index)
                 continue
             pixels = center(image, self.size) if self.augment is None else self.vary(image, draw)
@@ -51,6 +51,26 @@ class ImageFiles:
     def vary(self, image: Image.Image, draw: Draw):
         assert self.augment is not None
         return self.augment(image, self.size, draw.generator())
+
+
+def decode(file: Path) -> Image.Image | None:
+    """Return an image, or None if its file is damaged; one that would take gigabytes is an error.
+
+    A file of 200 bytes may claim any size. So its header alone is read before the size is known.
+    """
+    too_large = f"{str(file)!r} is too large to be read: at most {Image.MAX_IMAGE_PIXELS:,} pixels. Remove it."
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file) as opened:
+                width, height = opened.size
+                if max(width, height) <= NARROWEST * min(width, height):
+                    return opened.convert("RGB")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise LrpeError(too_large) from None
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError):
+        return None
+    raise LrpeError(f"{str(file)!r} is {width} × {height} pixels, too narrow to be cut to a square. Remove it.")
 
 
 def load_images(path: Path, size: Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
