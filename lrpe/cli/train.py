@@ -98,5 +98,7 @@ class Train:
 
 
 def show(results: dict[str, dict[str, float]]) -> None:
+    from lrpe.tasks.figures import describe_metrics
+
     for split, metrics in results.items():
-        print(f"{split}: " + ", ".join(f"{name} {value:,.4g}" for name, value in metrics.items()))
+        print(f"{split}: {describe_metrics(metrics)}")

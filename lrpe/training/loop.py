@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lrpe.errors import LrpeError, StoppedError, require
 from lrpe.tasks.evaluate import evaluate, to_device
+from lrpe.tasks.figures import describe_metrics
 from lrpe.tasks.task import Batch, Loss, Task
 from lrpe.training.about import About
 from lrpe.training.bar import Bar
@@ -237,8 +238,7 @@ class Loop:
         if self.best is None or improves(value, self.best[1], self.task.better):
             self.best = self.update, value
         self.tell(**{f"validation {name}": figure for name, figure in self.found.items()})
-        shown = ", ".join(f"{name} {figure:.4f}" for name, figure in self.found.items())
-        self.record.log(f"update {self.update}: {shown}")
+        self.record.log(f"update {self.update}: {describe_metrics(self.found, '.4f')}")
         self.save()
 
     def save(self) -> None:

@@ -1,4 +1,5 @@
 import json
+import re
 from functools import partial
 
 import pytest
@@ -13,7 +14,9 @@ from lrpe.data.entry import Entry
 def three_datasets(monkeypatch):
     def make(path=None, lines: int = 3):
         rows = Rows([{"text": f"line {i} of {path}"} for i in range(lines)])
-        return Dataset("made", {"train": rows}, {"labels": 2}, show=lambda sample: sample["text"].upper())
+        facts = {"labels": 2, "splits": {"train": {"words": 1234}}, "balance": {"train": [2, 1]}}
+        facts["content"] = 4 * "0123456789abcdef"
+        return Dataset("made", {"train": rows}, facts, show=lambda sample: sample["text"].upper())
 
     entry = partial(Entry, kind="sentences", licence="MIT", source="a place")
     entries = [
@@ -35,7 +38,10 @@ def test_every_dataset_is_listed_with_where_it_comes_from(capsys):
 def test_a_dataset_is_shown_with_its_samples(capsys, tmp_path):
     assert main(["data", "show", "here", "--samples", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "train: 3 samples" in shown
+    assert re.search(r"^train +3 +1,234 +2 1$", shown, re.MULTILINE)
+    assert re.search(r"^split +samples +words +balance$", shown, re.MULTILINE)
+    assert re.search(r"^content +0123456789abcdef…$", shown, re.MULTILINE)
+    assert not re.search(r"[{}]", shown)
     assert "LINE 0 OF NONE" in shown
     assert "LINE 1" not in shown
     assert main(["data", "show", "away", "--path", str(tmp_path), "--json"]) == 0

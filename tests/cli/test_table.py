@@ -40,7 +40,7 @@ def test_a_run_is_a_folder_with_all_there_is_to_know_of_it(trained):
     }  # fmt: skip
     about = json.loads((trained / "environment.json").read_text())
     assert about["metric"] == "perplexity"
-    assert len(about["data"]["source"]) == 64
+    assert len(about["data"]["content"]) == 64
     results = json.loads((trained / "results.json").read_text())
     assert results["validation"]["perplexity"] > 1
 
@@ -48,6 +48,8 @@ def test_a_run_is_a_folder_with_all_there_is_to_know_of_it(trained):
 def test_a_run_is_scored_again_with_the_same_figures(trained, capsys):
     assert main(["evaluate", str(trained), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", str(trained)]) == 0
+    assert "word_perplexity over 1,000,000, bits_per_byte" in capsys.readouterr().out
     before = json.loads((trained / "results.json").read_text())
     assert again["test"] == pytest.approx(before["test"])
     assert main(["evaluate", str(trained.parent)]) == 2

@@ -172,5 +172,5 @@ def test_books_wikibook_and_any_text_are_read_from_their_layouts(tmp_path):
 
 def test_the_identity_of_a_source_is_part_of_what_it_is_kept_under():
     one, other = dataset(), text_dataset(source({"train": ["other\n"]}), "bytes")
-    assert one.facts["source"] != other.facts["source"]
+    assert one.facts["sources"] != other.facts["sources"]
     assert whole(other, "train") == "other\n</s>"

@@ -51,7 +51,7 @@ def text_dataset(
         "splits": read_json(folder / "facts.json", dict),
         "vocabulary": len(chosen),
         "tokenizer": chosen.fingerprint(),
-        "source": digest(source.identity),
+        "sources": digest(source.identity),
         "content": content_hash(folder),
     }
     return TextDataset(name=source.name, splits=splits, facts=facts, show=partial(show, chosen), tokenizer=chosen)
