@@ -13,7 +13,7 @@ _NEEDED = {  # the modules that lrpe cannot do without, by the extra of pyprojec
     "data": _DATA,
     "train": (*_MODELS, *_DATA),
     "hub": ("datasets",),
-    "report": ("altair", "vl_convert"),
+    "report": ("vl_convert",),
 }
 
 

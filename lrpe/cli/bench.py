@@ -37,9 +37,9 @@ class Bench:
 
     def run(self) -> int:
         """Measure and show. What can go wrong with the files is found before the measurement."""
-        from lrpe.benchmarks.plot import prepare_plot, save_plot
         from lrpe.benchmarks.process import measure_apart
         from lrpe.benchmarks.results import prepare, save
+        from lrpe.report.benchmark import prepare_plot, save_plot
 
         require(self.rounds is None or self.rounds >= 1, f"There is one round or more; got rounds={self.rounds}.")
         if self.plot is not None:

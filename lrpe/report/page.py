@@ -36,18 +36,29 @@ def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
 
 
 def picture(spec: Spec, file: Path, caption: str) -> str:
-    """Save a picture as SVG and PNG and return it as a figure; nothing where it cannot be drawn.
-
-    A figure has a second drawing for phones, on which the first one's letters would be too small to read.
-    """
+    """Save a picture as SVG and PNG and return it as a figure; nothing where it cannot be drawn."""
     save_picture(spec, file)
-    drawings = {"wide": as_svg(spec), "narrow": as_svg(narrowed(spec))}
-    if drawings["wide"] is None:
-        return ""
-    shown = "".join(
-        element("div", svg or "", class_=kind, role="img", aria_label=caption) for kind, svg in drawings.items()
-    )
-    return element("figure", f"{shown}<figcaption>{escape(caption)}</figcaption>")
+    return figure(spec, caption)
+
+
+def figure(spec: Spec, caption: str) -> str:
+    """Return a picture as HTML; nothing where it cannot be drawn.
+
+    It has a second drawing for phones, on which the first one's letters would be too small to read.
+    """
+    return _drawn(caption, wide=spec, narrow=narrowed(spec))
+
+
+def scrolled(spec: Spec, caption: str) -> str:
+    """Return a picture that cannot be made narrow, which scrolls in its own box on a phone."""
+    return _drawn(caption, scrolled=spec)
+
+
+def _drawn(caption: str, **drawings: Spec) -> str:
+    """A figure of one drawing per kind of page; style.css shows the one that fits."""
+    found = {kind: as_svg(spec) for kind, spec in drawings.items()}
+    shown = [element("div", svg, class_=kind, role="img", aria_label=caption) for kind, svg in found.items() if svg]
+    return element("figure", f"{''.join(shown)}<figcaption>{escape(caption)}</figcaption>") if shown else ""
 
 
 def pictures(found: Iterable[str], small: bool = False) -> str:

@@ -13,8 +13,11 @@ Spec = dict[str, Any]
 
 INK, SOFT, LINE = "#1c1d1f", "#55585e", "#d9d9d4"  # style.css replaces them by those of the page around a picture
 NARROW = 330  # of a phone's width, with the labels
-_FONT = "system-ui, sans-serif"
-_LEGEND = {"labelColor": INK, "labelFontSize": 13, "labelFont": _FONT, "labelLimit": 260, "title": None}
+_FONT = (
+    "Arial, Helvetica, Liberation Sans, sans-serif"  # letters are as wide for a reader as here, where they are measured
+)
+_LEGEND = {"title": None, "labelColor": INK, "labelFontSize": 13, "labelFont": _FONT, "labelLimit": 260}
+_LEGEND |= {"columnPadding": 28}
 _AXIS = {"domainColor": LINE, "gridColor": LINE, "tickColor": LINE, "gridOpacity": 0.7, "labelOverlap": True}
 _AXIS |= {"labelColor": SOFT, "labelFontSize": 12, "labelFont": _FONT, "labelFlush": False}
 _AXIS |= {"titleColor": SOFT, "titleFontSize": 12, "titleFont": _FONT, "titleFontWeight": "normal", "titlePadding": 10}
@@ -56,6 +59,8 @@ def as_png(spec: Spec) -> bytes:
 
 def narrowed(spec: Spec) -> Spec:
     """Return the picture for a phone: as wide as its page, with the legend below."""
+    if "hconcat" in spec:
+        return {"vconcat": [panel | {"width": NARROW - 80} for panel in spec["hconcat"]]}
     legend = _LEGEND | {"orient": "bottom", "columns": 3}
     return spec | {"width": NARROW, "autosize": {"type": "fit-x", "contains": "padding"}, "config": {"legend": legend}}
 
@@ -70,11 +75,12 @@ def powers_of_ten(values: Iterable[float]) -> Spec:
     """Return a logarithmic axis for positive values, marked at the powers of ten that they lie between."""
     exponents = [math.log10(value) for value in values]
     shown = range(math.floor(min(exponents)), math.ceil(max(exponents)) + 1)
-    names = ", ".join(f"'{k}': '10{str(k).translate(_SUPERSCRIPT)}'" for k in shown)
+    names = ", ".join(f"'{k}': '10{superscript(k)}'" for k in shown)
     return {"values": [10.0**k for k in shown], "labelExpr": f"({{{names}}})[round(log(datum.value) / LN10)]"}
 
 
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+def superscript(number: int) -> str:
+    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _themed(spec: Spec) -> Spec:

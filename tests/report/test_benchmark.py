@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lrpe.benchmarks.plot import mark_of, prepare_plot, save_plot, speed_marks
 from lrpe.errors import LrpeError
+from lrpe.report.benchmark import mark_of, prepare_plot, save_plot, speed_marks
 
 ABOUT = {"quick": True, "stamp": {"machine": "a machine", "date": "today"}, "settings": {"threads": 1}}
 LINE = {"row": "ours ÷ theirs", "at": "N = 8", "goal": 0.5, "verdict": "pass", "figure": 0.4, "low": 0.3, "high": 0.6}
@@ -64,7 +64,7 @@ def test_the_picture_of_the_table_names_every_goal(tmp_path):
     file = tmp_path / "plot.svg"
     save_plot(file, ATTENTION)
     svg = file.read_text(encoding="utf-8")
-    for words in ("ours ÷ theirs, N = 16", "0.40 of 0.5", "ours ÷ absent, N = 8", "missing", "a machine"):
+    for words in ("ours ÷ theirs, N = 16", "0.40, goal 0.5", "ours ÷ absent, N = 8", "missing", "a machine"):
         assert words in svg
     assert "nobody's goal" not in svg
 
@@ -94,14 +94,19 @@ def test_a_mark_stands_at_its_figure_over_its_goal():
     assert json.dumps(mark)
 
 
+def test_where_more_is_better_a_goal_is_met_left_of_the_line_too():
+    line = LINE | {"better": "higher", "figure": 0.8, "low": 0.7, "high": 1.0}
+    assert mark_of(line)["relative"] == pytest.approx(0.5 / 0.8)
+    assert (mark_of(line)["low"], mark_of(line)["high"]) == pytest.approx((0.5 / 1.0, 0.5 / 0.7))
+
+
 @pytest.mark.parametrize("name", ["plot.pdf", "plot"])
 def test_another_kind_of_file_is_refused(name):
     with pytest.raises(LrpeError, match=r"\.png, \.svg, \.html"):
         prepare_plot(Path(name))
 
 
-@pytest.mark.parametrize("module", ["altair", "vl_convert"])
-def test_a_missing_package_is_one_sentence(monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
+def test_a_missing_package_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(LrpeError, match=r"pip install 'lrpe\[report\]'"):
         prepare_plot(Path("plot.png"))
