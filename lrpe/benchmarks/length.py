@@ -125,7 +125,7 @@ def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -
 
 def sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
     """Each side at each of its lengths."""
-    encode = encoding("type2", sizes.dim)
+    encode = encoding("type2", sizes.dim, seed=0)
     ends: list[tuple[str, int, Sum]] = [
         (SEGMENTS, longest, in_segments(encode, 2**sizes.segment)),
         (ONE_CALL, min(longest, sizes.one_call), in_one_call(encode, Causal())),
@@ -158,7 +158,7 @@ def in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
 
 def check(sizes: Sizes) -> Iterator[Agreement]:
     """In one call, and in segments of a few tokens, against the matrix; and SDPA against its own."""
-    encode = encoding("type2", sizes.dim)
+    encode = encoding("type2", sizes.dim, seed=0)
     x = torch.stack(draw(256, sizes))
     sides = {ONE_CALL: in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
     matrix = in_one_call(encode, Quadratic(causal=True))
