@@ -4,7 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
+from lrpe.attention.tokens import last_real
 from lrpe.errors import LrpeError, require
 
 
@@ -30,17 +32,23 @@ def of_new_tokens(mask: Tensor | None, n: int, seen: int) -> Tensor | None:
     return new != 0
 
 
-def packed_by(positions: Tensor | None) -> Tensor | None:
-    """Sequence numbers from positions (batch, n) that fall where another sequence begins; None if they never do.
+def packed_by(positions: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """Sequence numbers from positions that start anew where another sequence begins; None if they never do.
 
-    A gap begins none, though it does in transformers: positions may be stretched, as they are for longer texts.
+    A real token that does not stand after the real token before it begins a sequence, (batch or 1, n). A gap begins
+    none, though it does in transformers: positions may be stretched, as they are for longer texts.
     """
-    if positions is None or positions.ndim != 2:
+    if positions is None or positions.ndim > 2 or positions.shape[-1] == 0:
         return None
-    falls = positions.diff(dim=-1) <= 0
-    if not torch.compiler.is_compiling() and not bool(falls.any()):
+    places = positions if positions.ndim == 2 else positions[None]
+    if mask is None:
+        starts = pad(places.diff(dim=-1) <= 0, (1, 0))
+    else:
+        before = pad(last_real(places, mask)[:, :-1], (1, 0))
+        starts = mask & (mask.long().cumsum(-1) > 1) & (places <= before)  # the first real token follows none
+    if not torch.compiler.is_compiling() and not bool(starts.any()):
         return None
-    return torch.nn.functional.pad(falls, (1, 0)).long().cumsum(-1)
+    return starts.long().cumsum(-1)
 
 
 def check_kwargs(kwargs: dict[str, Any]) -> None:

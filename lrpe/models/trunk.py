@@ -133,25 +133,26 @@ class LrpeModel(LrpePreTrainedModel):
     ) -> BaseModelOutputWithPast:
         """Hidden states (batch, n, hidden_size) of one of ``input_ids``, ``inputs_embeds`` and ``pixel_values``.
 
-        ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also speak of the tokens before. Packed
-        sequences are told by ``seq_idx`` (a number a token), by ``cu_seq_lens_q`` (boundaries in one row), or by
-        ``position_ids`` that start anew, with no mask beside them.
+        ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also cover the tokens before. Packed
+        sequences are told apart by ``seq_idx`` (a number per token), by ``cu_seq_lens_q`` (boundaries in one row), or
+        by ``position_ids`` that start anew.
         """
         check_kwargs(kwargs)
+        x, places = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
+        past = past_key_values if isinstance(past_key_values, LrpeCache) else None
+        mask = of_new_tokens(attention_mask, x.shape[1], 0 if past is None else past.get_seq_length())
         if cu_seq_lens_q is not None:
             seq_idx = None  # a collator may give both, and they say the same
-        elif seq_idx is None and attention_mask is None and past_key_values is None:
-            seq_idx = packed_by(position_ids)
-            if input_ids is not None:
-                self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        elif seq_idx is None and past is None and pixel_values is None:
+            seq_idx = packed_by(position_ids, mask)
         packed = seq_idx is not None or cu_seq_lens_q is not None
-        x, position_ids = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
+        if input_ids is not None and past is None and not packed:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
         cache = self.choose_cache(past_key_values, False if packed and use_cache is None else use_cache)
-        mask = of_new_tokens(attention_mask, x.shape[1], 0 if cache is None else cache.get_seq_length())
         states = self.start(cache, x.shape[0])
         decays = any(block.attention.decay.r is not None for block in self.layers)
         axes = self.config.position_axes
-        tokens = read_tokens(x, axes, position_ids, mask, seq_idx, cu_seq_lens_q, states[0], decays)
+        tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], decays)
         x = x if self.absolute is None else self.absolute(x, place(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
         x, seen = self.run(self.dropout(x), tokens, states, cache)

@@ -42,6 +42,38 @@ def test_positions_that_start_anew_pack_sequences_in_training_and_in_evaluation(
     assert_close(packed, torch.cat([model(part).logits for part in parts], 1))
 
 
+PACKED = {
+    "linear": {"decay": None},
+    "linear with a decay": {},
+    "softmax": {"attention": "softmax", "decay": None},
+    "softmax with a decay": {"attention": "softmax"},
+}
+
+
+@pytest.mark.parametrize("cls", [LrpeForCausalLM, LrpeForMaskedLM])
+@pytest.mark.parametrize("choice", PACKED)
+def test_positions_that_start_anew_pack_beside_a_mask_too(choice, cls):
+    model = tiny(cls, **PACKED[choice])
+    parts = [draw_ids(1, n, seed=n) for n in (5, 1, 7)]
+    places = torch.cat([torch.arange(part.shape[1]) for part in parts])[None]
+    alone = torch.cat([model(part).logits for part in parts], 1)
+    whole = torch.cat(parts, 1)
+    assert_close(model(whole, torch.ones_like(whole), places).logits, alone)
+    spread = torch.tensor([[3, 4, 5, 6, 7, 10, 12, 13, 14, 15, 16, 17, 18]])  # with padding before, between and after
+    empty = torch.zeros(1, 20, dtype=torch.long)
+    ids, mask, places = (empty.scatter(1, spread, x) for x in (whole, torch.ones_like(whole), places))
+    assert_close(model(ids, mask, places).logits[:, spread[0]], alone)
+
+
+def test_left_padding_with_positions_of_its_own_is_one_sequence_with_a_cache():
+    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 6)
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+    places = (mask.cumsum(-1) - 1).masked_fill(mask == 0, 1)  # as generate() numbers them
+    output = model(ids, mask, places)
+    assert output.past_key_values is not None
+    assert_close(output.logits, model(ids, mask).logits)
+
+
 def test_a_mask_of_another_length_or_kind_is_refused():
     model, ids = tiny(LrpeForCausalLM), draw_ids(2, 6)
     with pytest.raises(LrpeError, match=r"attention_mask is \(batch, n\), of 6 tokens; got \(2, 9\)"):
