@@ -85,7 +85,7 @@ class DropPath(nn.Module):
         if not self.training or self.rate == 0:
             return x
         keep = 1 - self.rate
-        return x * x.new_empty(len(x), 1, 1).bernoulli_(keep).div_(keep)
+        return x * x.new_empty(x.shape[0], 1, 1).bernoulli_(keep).div_(keep)
 
     def extra_repr(self) -> str:
         return f"{self.rate}"

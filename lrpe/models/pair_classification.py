@@ -33,7 +33,7 @@ class LrpeForPairClassification(LrpeClassificationModel):
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Logits (batch, num_labels) of the texts ``input_ids`` (batch, n) and ``pair_input_ids`` (batch, m)."""
-        if input_ids is None or pair_input_ids is None or len(input_ids) != len(pair_input_ids):
+        if input_ids is None or pair_input_ids is None or input_ids.shape[0] != pair_input_ids.shape[0]:
             raise LrpeError("A pair is input_ids (batch, n) and pair_input_ids (batch, m), of one batch.")
         a, b = self.read(input_ids, attention_mask, **kwargs), self.read(pair_input_ids, pair_attention_mask, **kwargs)
         logits = self.classifier(torch.cat([a, b, a * b, a - b], -1))

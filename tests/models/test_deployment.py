@@ -1,9 +1,7 @@
-"""Models at work: compiled, exported to ONNX, in pipelines, streaming."""
+"""Models at work: compiled, in pipelines, streaming."""
 
-import warnings
 from threading import Thread
 
-import onnxruntime
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -54,30 +52,6 @@ def test_a_compiled_model_is_one_graph_that_gives_what_the_eager_one_gives(cls, 
             given = {"input_ids": ids, "attention_mask": padding(ids), "use_cache": False}
             assert_close(compiled(**given).logits, model(**given).logits)
     assert counter.frame_count <= 2  # one for the first length, one for all others
-
-
-@pytest.mark.parametrize("choice", [{}, {"decay": None}, {"causal": True, "pooling": "last"}])
-def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length(choice):
-    model = tiny(LrpeForSequenceClassification, num_hidden_layers=1, **choice).float()
-    batch, length = torch.export.Dim("batch", min=1, max=64), torch.export.Dim("length", min=2, max=64)
-    ids = draw_ids(3, 40)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own
-        program = torch.onnx.export(
-            model,
-            (ids, padding(ids)),
-            dynamo=True,
-            verbose=False,
-            input_names=["input_ids", "attention_mask"],
-            output_names=["logits"],
-            dynamic_shapes={"input_ids": {0: batch, 1: length}, "attention_mask": {0: batch, 1: length}},
-        )
-    assert program is not None
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
-    for shape in ((3, 40), (1, 7), (5, 61)):
-        ids = draw_ids(*shape)
-        (found,) = session.run(["logits"], {"input_ids": ids.numpy(), "attention_mask": padding(ids).numpy()})
-        assert_close(torch.from_numpy(found), model(ids, padding(ids)).logits.detach(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_text_generation_pipeline_goes_on_with_a_text_of_any_length(tokenizer):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from transformers import configuration_utils
 
 from lrpe import LrpeError
 from lrpe.models import LrpeConfig, LrpeForCausalLM, LrpeForImageClassification, LrpeForMaskedLM
@@ -187,3 +188,9 @@ def test_a_file_with_a_nasty_value_is_refused_in_a_sentence_or_read(tmp_path_fac
 def test_long_and_deep_values_are_shown_short():
     for value in NASTY:
         assert len(shorten(value)) <= 120
+
+
+def test_a_configuration_that_is_right_is_made_in_silence(monkeypatch):
+    for name in ("warning", "warning_once"):
+        monkeypatch.setattr(configuration_utils.logger, name, lambda text, *_: pytest.fail(text))
+    LrpeConfig(**SIZES).check()
