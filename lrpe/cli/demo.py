@@ -14,8 +14,8 @@ from lrpe.typed import Range, Seed
 class RunDemo:
     """Train the paper's seven methods on the text that every machine has, print the table and write a page.
 
-    It takes a few minutes on two cores; what is trained already is not trained again. It is the paper's first table,
-    lrpe table lm --columns wikitext103 --scale demo, with Python's standard library in WikiText-103's place.
+    It takes a few minutes on two cores; what is trained already is not trained again. It is the paper's first table
+    on Python's standard library: lrpe table lm --scale demo.
 
     Attributes:
         runs: the folder for the runs and the page.
@@ -33,7 +33,6 @@ class RunDemo:
     def run(self) -> int:
         return MakeTable(
             name=["lm"],
-            columns="wikitext103",
             scale="demo",
             seeds=str(self.seed),
             processes=self.processes or min(4, os.cpu_count() or 1),

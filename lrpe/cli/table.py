@@ -16,10 +16,11 @@ OF_SPEED = ("rows", "scale", "runs", "out", "dry_run")  # what the table of spee
 
 @dataclass(frozen=True)
 class MakeTable:
-    """Train every cell of a table that is not trained yet, and print it with the paper's numbers beside ours.
+    """Train every cell of a table that is not trained yet, and print it.
 
     TABLE is lm, glue, imagenet, lra, basis or speed, which are the paper's, or normalizer or length, which are ours.
-    The table is written as text, Markdown, LaTeX, JSON and a page as well. The same command again resumes.
+    The paper's numbers stand beside ours where both are of the same data, and below them where they are not. The table
+    is written as text, Markdown, LaTeX, JSON and a page as well. The same command again resumes.
 
     Attributes:
         name: which table.
@@ -102,12 +103,13 @@ class MakeTable:
         return 0
 
     def chosen(self, name: str):
+        from lrpe.experiments.at_hand import settle
         from lrpe.experiments.known import COLUMNS
         from lrpe.experiments.summary import Chosen
-        from lrpe.experiments.tables import find_table, title_of
+        from lrpe.experiments.tables import title_of
 
         named = [column for column in paths(self.data) if column in COLUMNS]
-        table = find_table(name, words(self.columns) or named)
+        table = settle(name, words(self.columns) or named, self.prepare)
         rows = tuple(words(self.rows)) or table.rows
         for row in rows:
             title_of(row)

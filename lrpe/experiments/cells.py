@@ -103,9 +103,19 @@ def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[st
             bar.set_postfix_str(under_way(cells, runs, futures))
             if bar.disable and time.monotonic() - last > 30:
                 last = time.monotonic()
-                print(f"{bar.n} of {len(cells)} cells; {under_way(cells, runs, futures)}", file=sys.stderr, flush=True)
+                line = progress_line(bar.n, len(cells), under_way(cells, runs, futures))
+                print(line, file=sys.stderr, flush=True)
             time.sleep(0.5)
         bar.n = len(cells)
+
+
+def progress_line(done: int, total: int, others: str) -> str:
+    """Return how many cells are trained, and which others are under way if any has an update behind it.
+
+    >>> progress_line(0, 2, ""), progress_line(1, 2, "stdlib, Base, seed 0: 5 updates")
+    ('0 of 2 cells are trained', '1 of 2 cells are trained; stdlib, Base, seed 0: 5 updates')
+    """
+    return "; ".join(filter(None, (f"{done} of {total} cells are trained", others)))
 
 
 def under_way(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[str | None]"]) -> str:

@@ -41,9 +41,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows × figures; ``average`` is the paper's name for their mean, if it prints one.
+    """Rows × figures.
 
-    ``counted`` tables show beside the rows what counting tokens and pairs alone gives.
+    Attributes:
+        name: as it is typed.
+        title: as it is printed.
+        rows: the paper's.
+        figures: the columns.
+        average: the paper's name for the mean of the figures, if it prints one.
+        average_paper: the paper's averages by row.
+        counted: whether what counting tokens and pairs alone gives is shown below the rows.
+        texts: the columns that it is made of, if each can be any text.
+        references: the paper's figures of other data than ours, which are shown apart.
     """
 
     name: str
@@ -53,3 +62,5 @@ class Table:
     average: str | None = None
     average_paper: dict[str, float] | None = None
     counted: bool = False
+    texts: tuple[str, ...] = ()
+    references: tuple[Figure, ...] = ()

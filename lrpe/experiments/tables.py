@@ -30,15 +30,17 @@ def language(columns: Sequence[str]) -> Table:
         ("books", "validation"): 2,
         ("books", "test"): 3,
     }
+    texts = chosen(columns, LANGUAGE, ("wikitext103", "books"))
     figures = [
         Figure(
             f"{titles[column]} {split}", of_column(column), split, "perplexity", "lower",
             paper.printed(paper.LANGUAGE, numbers[column, split]) if (column, split) in numbers else {},
         )
-        for column in chosen(columns, LANGUAGE, ("wikitext103", "books"))
+        for column in texts
         for split in ("validation", "test")
     ]  # fmt: skip
-    return Table("lm", "Autoregressive language modelling, perplexity", SEVEN, tuple(figures), counted=True)
+    title = "Autoregressive language modelling, perplexity"
+    return Table("lm", title, SEVEN, tuple(figures), counted=True, texts=tuple(texts))
 
 
 def glue(columns: Sequence[str]) -> Table:
@@ -104,9 +106,8 @@ def basis(columns: Sequence[str]) -> Table:
         for number, Lambda in enumerate(("unitary", "orthogonal", "permutation"))
     )
     average = paper.printed(paper.BASIS, 3) if column == "wikitext103" else {}
-    return Table(
-        "basis", "P by rows, Λ by columns, validation perplexity", tuple(paper.BASIS), figures, "Avg.", average
-    )
+    title = f"P by rows, Λ by columns, validation perplexity{of_library(column)}"
+    return Table("basis", title, tuple(paper.BASIS), figures, "Avg.", average, texts=(column,))
 
 
 def composed(column: str, Lambda: str, row: str, setting: str) -> Experiment:
@@ -120,7 +121,8 @@ def normalizer(columns: Sequence[str]) -> Table:
         Figure(f'"{name}"', partial(normalized, column, name), "validation", "perplexity", "lower", {})
         for name in NORMALIZERS
     )
-    return Table("normalizer", "Encodings by rows, normalisers by columns, validation perplexity", SEVEN, figures)
+    title = f"Encodings by rows, normalisers by columns, validation perplexity{of_library(column)}"
+    return Table("normalizer", title, SEVEN, figures, texts=(column,))
 
 
 def normalized(column: str, name: str, row: str, setting: str) -> Experiment:
@@ -139,7 +141,8 @@ def length(columns: Sequence[str]) -> Table:
     )
     scaled = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
     rows = (*SEVEN, "recommended", *scaled)
-    return Table("length", "Validation perplexity at multiples of the trained length", rows, figures)
+    title = f"Validation perplexity at multiples of the trained length{of_library(column)}"
+    return Table("length", title, rows, figures, texts=(column,))
 
 
 def at_lengths(column: str, row: str, setting: str) -> Experiment:
@@ -170,6 +173,10 @@ def chosen(columns: Sequence[str], known: Sequence[str] | dict, default: Sequenc
         if column not in known:
             raise unknown_name("column of this table", column, list(known))
     return list(columns or default)
+
+
+def of_library(column: str) -> str:
+    return " of Python's library" if column == "stdlib" else ""
 
 
 def one_language(columns: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ def notes_of(chosen: Chosen) -> list[str]:
     """What the figures are, in sentences."""
     cells = list({cell.name: cell for cell in chosen.cells()}.values())
     about = [*setting_notes(chosen), *given_note(cells), *own_note(chosen), *counts_note(chosen)]
-    return [*about, *scale_note(cells), *paper_note(chosen), *decay_note(chosen, cells), seed_note(chosen)]
+    return [*about, *scale_note(chosen, cells), *paper_note(chosen), *decay_note(chosen, cells), seed_note(chosen)]
 
 
 def setting_notes(chosen: Chosen) -> list[str]:
@@ -37,18 +37,22 @@ def counts_note(chosen: Chosen) -> list[str]:
     return [f"Counts are of the first {COUNTED:,} tokens of the training text, at most."]
 
 
-def scale_note(cells: Sequence[Experiment]) -> list[str]:
+def scale_note(chosen: Chosen, cells: Sequence[Experiment]) -> list[str]:
+    """What may be compared with what."""
     scales = {cell.scale for cell in cells}
+    if "smoke" in scales:
+        return ["Scale: smoke, which shows that every cell trains and is scored. Its figures mean nothing."]
     if scales == {"paper"}:
         return []
-    return [
-        f"Scale: {', '.join(sorted(scales))}, so not the paper's model, length and number of updates: only the order "
-        "of the rows can be compared with the paper's, and that with care."
-    ]
+    reach = "only the order of the rows can be compared with the paper's, and that with care"
+    if chosen.table.references:
+        reach = "the rows can be compared with each other, and not with the paper's figures"
+    return [f"Scale: {', '.join(sorted(scales))}, so not the paper's model, length and number of updates: {reach}."]
 
 
 def paper_note(chosen: Chosen) -> list[str]:
-    if not {"spe", "per"} & set(chosen.rows) or not any(figure.paper for figure in chosen.table.figures):
+    figures = (*chosen.table.figures, *chosen.table.references)
+    if not {"spe", "per"} & set(chosen.rows) or not any(figure.paper for figure in figures):
         return []
     return [
         "The paper's SPE held no positions, and its PER's decay grew towards later tokens where tokens look both ways; "

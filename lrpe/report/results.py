@@ -37,7 +37,11 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
         parts.append(section(f"Setting: {setting}", [scores, *show_training(chosen, setting, out)]))
         data[setting] = as_data(titles, columns)
     notes, used = notes_of(chosen), data_used(chosen.cells())
-    written = {"command": command, "stamp": mark, "settings": data}
+    if chosen.table.references:
+        text, part = show_references(chosen, out)
+        texts.append(text)
+        parts.append(part)
+    written = {"command": command, "stamp": mark, "settings": data} | references_as_data(chosen)
     write_whole(out / "table.json", json.dumps(written, indent=2, ensure_ascii=False) + "\n")
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
     parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(chosen)))))
@@ -45,6 +49,33 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
     text = "\n\n".join([*texts, "\n".join([*sources, *notes, describe(mark)])])
     write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     return text, write_page(out / "index.html", chosen.table.title, parts)
+
+
+APART = "The paper's figures, which are of other data than ours"
+
+
+def show_references(chosen: Chosen, out: Path) -> tuple[str, str]:
+    """Write the paper's figures that cannot stand beside ours as a table of their own; its text, and a section."""
+    titles, columns = references_of(chosen)
+    write_formats(out / "paper", titles, columns, list(titles))
+    text = f"{APART}\n\n{as_text(titles, columns, list(titles))}"
+    return text, section(APART, [as_html(titles, columns, list(titles))])
+
+
+def references_of(chosen: Chosen) -> tuple[dict[str, str], list[Column]]:
+    found = chosen.table.references
+    rows = [row for row in chosen.rows if any(row in figure.paper for figure in found)]
+    columns = [
+        Column(
+            figure.title, {row: figure.paper[row] for row in rows if row in figure.paper}, figure.digits, figure.better
+        )
+        for figure in found
+    ]
+    return {row: title_of(row) for row in rows}, columns
+
+
+def references_as_data(chosen: Chosen) -> dict[str, Any]:
+    return {"paper": as_data(*references_of(chosen))} if chosen.table.references else {}
 
 
 def row_titles(chosen: Chosen) -> dict[str, str]:

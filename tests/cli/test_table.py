@@ -124,20 +124,23 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     words = ["table", "lm", *SMOKE, "--rows", "base,type2", "--columns", "wikitext103", "--seeds", "0,1"]
     assert main([*words, "--settings", "fair,authors", "--runs", str(runs), "--processes", "2"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"^Type 2 +\d+\.\d\d ± \d+\.\d\d [ *·] +31\.95", shown, re.MULTILINE)
+    assert re.search(r"^Type 2 +\d+\.\d\d ± \d+\.\d\d [ *·] +\d+\.\d\d ± \d+\.\d\d", shown, re.MULTILINE)
     assert "bigrams, counted" in shown
-    assert "WikiText-103 validation (stdlib) ↓" in shown
-    assert "Scale: smoke, so not the paper's" in shown
+    assert "Python's library validation ↓" in shown
+    assert re.search(r"of other data than ours.*^Type 2 +31\.95", shown, re.MULTILINE | re.DOTALL)
+    assert "Its figures mean nothing" in shown
     folder = runs / "tables" / "lm-smoke"
     names = {path.name for path in folder.iterdir()}
-    assert names >= {"table.txt", "table.json", "index.html", "fair.md", "fair.tex", "authors.md", "authors.tex"}
+    assert names >= {"table.txt", "table.json", "index.html", "fair.md", "fair.tex", "authors.md", "paper.md"}
     assert {path.suffix for path in folder.iterdir()} >= {".svg", ".png"}
     data = json.loads((folder / "table.json").read_text())
     assert set(data["settings"]["fair"]["columns"][0]["figures"]) == {"base", "type2", "unigrams", "bigrams"}
+    assert data["settings"]["fair"]["columns"][0]["paper"] == {}
+    assert data["paper"]["columns"][0]["figures"] == {"base": 33.94, "type2": 31.95}
     page = (folder / "index.html").read_text()
-    assert page.count("<table>") == 4  # scores and seconds in each setting
+    assert page.count("<table>") == 5  # scores and seconds in each setting, and the paper's
     assert page.count("<figure>") == 4  # curves, and the angles that Type 2 learned
-    assert page.count("Type 2 on wikitext103, seed 0: learned angles against their start.</figcaption>") == 2
+    assert page.count("Type 2 on stdlib, seed 0: learned angles against their start.</figcaption>") == 2
     assert not re.search(r"<script|(src|href)=.https?://", page)
 
 
@@ -163,7 +166,7 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
     page = (runs / table / "index.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "Seconds per update" in page
-    assert table != "basis" or all(f"wikitext103 {name}: perplexity" in page for name in ("Unitary", "Permutation"))
+    assert table != "basis" or all(f"stdlib {name}: perplexity" in page for name in ("Unitary", "Permutation"))
     learned = re.search(r"type2|householder|unitary|recommended", rows)
     assert bool(list((runs / table).glob("*-angles.png"))) == bool(learned)
 
@@ -340,7 +343,7 @@ def test_the_demo_is_the_first_table_small(monkeypatch, capsys):
     assert main(["demo", "--runs", "there", "--seed", "3", "--processes", "2"]) == 0
     assert main(["demo", "--updates", "60"]) == 0
     plain, shorter = asked
-    assert (plain.name, plain.columns, plain.scale, plain.seeds, plain.rows) == (["lm"], "wikitext103", "demo", "3", "")
+    assert (plain.name, plain.columns, plain.scale, plain.seeds, plain.rows) == (["lm"], "", "demo", "3", "")
     assert (plain.runs, plain.processes, plain.changes) == (Path("there"), 2, {})
     assert shorter.changes["training.optimization.updates"] == "60"
     changed = shorter.prepare(wikitext103("base"))
@@ -353,14 +356,14 @@ def test_the_demo_is_the_first_table_small(monkeypatch, capsys):
 def test_the_demos_table_has_every_row_and_a_page(runs, capsys):
     brief = ["--experiment.scored", "1", "--training.evaluation_batches", "1", "--training.evaluate_every", "3"]
     brief += ["--training.optimization.updates", "3", "--training.optimization.warmup", "1"]
-    assert main(["table", "lm", "--columns", "wikitext103", "--scale", "demo", "--runs", str(runs), *brief]) == 0
+    assert main(["table", "lm", "--scale", "demo", "--runs", str(runs), *brief]) == 0
     shown = capsys.readouterr().out
     for row in SEVEN:
         assert re.search(rf"^{METHODS[row].title} +\d+\.\d\d", shown, re.MULTILINE), row
     assert "bigrams, counted" in shown
     assert "One seed (0): small differences mean nothing." in shown
     page = (runs / "tables" / "lm-demo" / "index.html").read_text(encoding="utf-8")
-    assert page.count("<tr>") == 1 + len(SEVEN) + 2 + 1 + len(SEVEN)  # scores with counts below, and times
+    assert page.count("<tr>") == 1 + len(SEVEN) + 2 + 2 * (1 + len(SEVEN))  # scores with counts, times, the paper's
 
 
 def test_dotted_keys_are_taken_out_of_the_words():
