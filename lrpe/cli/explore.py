@@ -14,7 +14,7 @@ class Explore:
         runs: runs, or folders of models, whose learned angles, bases and decays the page offers too.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[tuple[str, ...]] = ("report",)
     out: Path = field(default=Path("explorer.html"), metadata={"flags": ("-o", "--out")})
     runs: list[Path] = field(default_factory=list, metadata={"flags": ("--run",), "many": "DIR"})
 
