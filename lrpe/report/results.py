@@ -1,6 +1,5 @@
 """A table that was trained: printed, written in every format, and as a page."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from lrpe.report.page import beside, provenance, write_page
 from lrpe.report.table import Column, as_data
 from lrpe.report.training import show_curves, show_training
 from lrpe.stamp import describe, stamp
+from lrpe.typed import to_json
 from lrpe.whole import write_whole
 
 Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
@@ -42,7 +42,7 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
         texts.append(text)
         parts.append(part)
     written = {"command": command, "stamp": mark, "settings": data} | references_as_data(chosen)
-    write_whole(out / "table.json", json.dumps(written, indent=2, ensure_ascii=False) + "\n")
+    write_whole(out / "table.json", to_json(written) + "\n")
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
     parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(chosen)))))
     sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]

@@ -1,6 +1,5 @@
 """The paper's table of speed, measured: printed, written in every format, and as a page."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from lrpe.report.html import bullets, folded, preformatted, section
 from lrpe.report.page import provenance, write_page
 from lrpe.report.table import Column, as_data
 from lrpe.stamp import describe
+from lrpe.typed import to_json
 from lrpe.whole import write_whole
 
 TITLE = "Training steps of the bidirectional language model, relative to Base"
@@ -29,9 +29,9 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     ranked = [row for row in rows if row != "base"]  # which has nothing to pay for
     out.mkdir(parents=True, exist_ok=True)
     write_formats(out / "fair", rows, columns, ranked)
-    write_whole(out / "fair.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    write_whole(out / "fair.json", to_json(result) + "\n")
     data = {"command": command, "stamp": result["stamp"], "settings": {"fair": as_data(rows, columns)}}
-    write_whole(out / "table.json", json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    write_whole(out / "table.json", to_json(data) + "\n")
     notes = [*quick_note(result), noise_note(result), *NOTES]
     text = "\n\n".join([TITLE, as_text(rows, columns, ranked), "\n".join([*notes, describe(result["stamp"])])])
     write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")

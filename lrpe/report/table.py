@@ -1,5 +1,6 @@
 """A table of results: figures by row with their spread, the paper's beside them, and which are the best."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -37,9 +38,10 @@ class Column:
         Several rows can be best together, and then none is second. A second place that is shared is not marked, nor is
         a column in which all rows are equal: a mark on most of the rows tells a reader nothing.
         """
-        if self.better is None or row not in self.figures or row not in among:
+        known = [other for other in among if math.isfinite(self.figures.get(other, math.nan))]
+        if self.better is None or row not in known:
             return None
-        mine, others = self._cost(row), [self._cost(other) for other in among if other in self.figures and other != row]
+        mine, others = self._cost(row), [self._cost(other) for other in known if other != row]
         ahead = sum(other < mine for other in others)
         if ahead == 0:
             return "best" if any(other > mine for other in others) else None
@@ -52,6 +54,8 @@ class Column:
     def show(self, row: str) -> str:
         if row not in self.figures:
             return ""
+        if not math.isfinite(self.figures[row]):
+            return "diverged"
         spread = f" ± {self.deviations[row]:.{self.digits}f}" if row in self.deviations else ""
         return f"{self.figures[row]:.{self.digits}f}{spread}"
 

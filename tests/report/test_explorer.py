@@ -162,6 +162,17 @@ def test_a_layer_that_cannot_be_drawn_is_named_and_the_others_are(tmp_path, monk
     assert run["refused"][0].startswith("Layer 1 of wide: LearnedOrthogonal is drawn by its matrix")
 
 
+def test_a_layer_that_diverged_is_named_and_the_others_are_drawn(tmp_path):
+    model = tiny(LrpeForCausalLM, "type2").float()
+    torch.nn.init.constant_(model.model.layers[0].attention.encoding.matrix.angles.alpha, torch.nan)
+    model.save_pretrained(tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    assert [layer["title"] for layer in run["layers"]] == ["layer 1"]
+    assert run["refused"] == [
+        "Layer 0 of run: matrix.angles.alpha of its encoding is not finite: the run has diverged."
+    ]
+
+
 class Stretched(Identity):
     def transform(self, x, table):
         return 2 * x

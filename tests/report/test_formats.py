@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from lrpe.report.formats import as_html, as_latex, as_markdown, as_text
@@ -34,6 +36,11 @@ def test_a_second_place_that_rows_share_is_not_marked():
 def test_a_column_of_equal_figures_has_no_best():
     assert places(50, 50, 50) == [None] * 3
     assert places(50) == [None]
+
+
+def test_a_figure_that_is_not_a_number_has_no_place_and_takes_none():
+    assert places(math.nan, 1, 2, 4) == [None, "best", "second", None]
+    assert Column("", {"base": math.inf}).show("base") == "diverged"
 
 
 def test_a_terminal_shows_marks_and_below_the_table_what_they_mean():

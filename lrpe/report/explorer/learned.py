@@ -61,10 +61,17 @@ def check_shown(encoding: PositionalEncoding) -> None:
     )
 
 
+def check_finite(encoding: Encoding) -> None:
+    """Refuse what a diverged run leaves: JSON has no such numbers, and a page none to draw."""
+    for name, tensor in encoding.state_dict().items():
+        require(bool(tensor.isfinite().all()), f"{name} of its encoding is not finite: the run has diverged.")
+
+
 def read_layer(block: Block, config: EncodingConfig) -> Layer:
     """One layer: what all heads share is a list of one."""
     encoding: Any = block.attention.encoding
     check_shown(encoding)
+    check_finite(encoding)
     r = block.attention.decay.r
     matrix = read_matrix(encoding.matrix)
     decay = [1.0] if r is None else r.tolist()
