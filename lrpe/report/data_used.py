@@ -8,9 +8,14 @@ from lrpe.experiments.experiment import Experiment
 
 
 def data_used(experiments: Iterable[Experiment]) -> dict[str, str]:
-    """Return {"wikitext103 on stdlib": what it is} for the data of every column."""
-    used = {f"{cell.column} on {cell.data.name}": cell for cell in experiments}
-    return {label: _describe(cell) for label, cell in sorted(used.items())}
+    """Return {"lra-text on stdlib-packages": what it is} for the data of every column."""
+    used = {label(cell): cell for cell in experiments}
+    return {name: _describe(cell) for name, cell in sorted(used.items())}
+
+
+def label(cell: Experiment) -> str:
+    """The column, and what it learns from if that has another name."""
+    return cell.column if cell.column == cell.data.name else f"{cell.column} on {cell.data.name}"
 
 
 def _describe(cell: Experiment) -> str:

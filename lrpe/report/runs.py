@@ -16,7 +16,7 @@ from lrpe.experiments.summary import deviations, means
 from lrpe.experiments.tables import title_of
 from lrpe.experiments.written import from_dict, to_dict
 from lrpe.report.curves import curves_spec
-from lrpe.report.data_used import data_used
+from lrpe.report.data_used import data_used, label
 from lrpe.report.formats import as_html
 from lrpe.report.html import bullets, folded, heading, paragraph, preformatted, section
 from lrpe.report.learned_angles import angles_picture
@@ -51,9 +51,8 @@ class Run:
     @property
     def group(self) -> str:
         """The title of the table and the picture that the run is in, with others on the same data."""
-        column, data = self.experiment.column, self.experiment.data.name
-        named = column if data == column else f"{column} on {data}"
-        return ", ".join(filter(None, (named, self.experiment.scale, self.experiment.setting, self.experiment.variant)))
+        parts = (label(self.experiment), self.experiment.scale, self.experiment.setting, self.experiment.variant)
+        return ", ".join(filter(None, parts))
 
     @property
     def title(self) -> str:
