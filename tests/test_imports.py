@@ -41,6 +41,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "absolute",
         "config",
         "family",
+        "growth",
         "linearizability",
         "laws",
         "definition",

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.growth import as_matrix, rounding_of
 from lrpe.encodings.laws import Factor, Measure, Position, Report, minus
-from lrpe.encodings.linearizability import as_matrix, is_exact, linearizability
+from lrpe.encodings.linearizability import linearizability
 from lrpe.errors import LrpeError, require
 
 FAR = 10**6  # an encoding is exact there; a researcher's function is asked for less
@@ -73,7 +74,7 @@ def expected_residual(subject: Any, relative: Any, map: Any, dim: int | None) ->
     else:
         idea = relative or (None if isinstance(subject, nn.Module) else subject)
         value = idea(0) if callable(idea) else 0.0
-    return 1e-8 if is_exact(value) else 1e-4
+    return 1e-8 if rounding_of(value).value <= 2.0**-53 else 1e-4
 
 
 def bounded(idea: Callable[[int], Any]) -> Factor:

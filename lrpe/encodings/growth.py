@@ -1,0 +1,251 @@
+"""How the rank of [w(t-s)] grows with the number of positions.
+
+A sequence w is a finite sum of polynomials times exponentials, p(s) λ^s, if and only if the rank of [w(t-s)] stops
+growing with the number of positions. For t ≥ s alone the same holds of [w(i+j)], i, j ≥ 0 (Kronecker). So ranks are
+measured over ranges that double, and again over every 8th, 64th, ... position: a sequence of rank r has no higher rank
+there, while one that looks simple only because it changes slowly has.
+
+Numbers are known up to rounding. A singular value counts if it is above what rounding every w(s) can add to it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from lrpe.errors import LrpeError, require
+
+_STRIDES = (8, 64, 512, 4096)
+_FEW = 32  # a rank that 256 positions are enough for
+_LEAST = 16  # positions without which there is no growth to see
+_ABOVE_ROUNDING, _ABOVE_NEXT = 10, 200  # times that the last singular value of a rank stands out
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Unit roundoff of the values w(s), and of the angles that s multiplies before w is computed from them."""
+
+    value: float
+    angle: float
+
+    def at(self, s: Tensor) -> Tensor:
+        """A bound of the relative error of w(s)."""
+        return self.value + self.angle * math.pi * s.abs()
+
+
+class Numbers:
+    """w(s) = uᵀ W(s) v for random u and v, evaluated once for each s; rank [w(t-s)] is bounded if rank [W(t-s)] is."""
+
+    def __init__(self, W: Callable[[int], Any]):
+        first = W(0)
+        block = as_matrix(first)
+        require(bool(block.isfinite().all()), f"W(s) is finite; got W(0) = {block.tolist()}.")
+        self.W, self.rounding = W, rounding_of(first)
+        self.shape: tuple[int, int] = (block.shape[0], block.shape[1])
+        generator = torch.Generator().manual_seed(0)
+        self._u, self._v = (torch.randn(n, dtype=torch.float64, generator=generator) for n in self.shape)
+        self._known: dict[int, tuple[complex, float] | None] = {}
+
+    def block(self, s: int) -> Tensor | None:
+        """W(s), or None where it ends: at the border of a table, or of floating point."""
+        try:
+            block = as_matrix(self.W(s))
+        except (LookupError, OverflowError):
+            return None
+        require(
+            tuple(block.shape) == self.shape,
+            f"W(s) has one shape for all s; got {self.shape} for W(0) and {tuple(block.shape)} for W({s}).",
+        )
+        return block if bool(block.isfinite().all()) else None
+
+    def at(self, s: int) -> tuple[complex, float] | None:
+        """w(s), and what |w(s)| would be without cancellation, which bounds the error of rounding W(s)."""
+        if s not in self._known:
+            block = self.block(s)
+            self._known[s] = None if block is None else self._reduce(block)
+        return self._known[s]
+
+    def _reduce(self, block: Tensor) -> tuple[complex, float]:
+        u, v = self._u, self._v
+        if self.shape == (1, 1):  # numbers, for which three products of tensors would take most of the time
+            w = complex(block) * float(u * v)
+            return w, abs(w)
+        return complex(u.to(block.dtype) @ block @ v.to(block.dtype)), float(u.abs() @ block.abs() @ v.abs())
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The singular values of the matrix over n positions, and bounds of what rounding adds to them."""
+
+    n: int
+    sigma: Tensor
+    noise: float  # if values alone are rounded
+    noise_of_angles: float  # if angles are rounded too
+
+    def rank(self, noise: float) -> int:
+        return int((self.sigma > noise).sum())
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Spectra over n/4, n/2 and n positions that are ``stride`` apart.
+
+    A rank that settles may be one of rounded angles. A rank that grows has to do so above the rounding of values alone:
+    what rounded angles could add increases with s, and would hide the growth of a bias such as -|s|.
+    """
+
+    stride: int
+    spectra: tuple[Spectrum, Spectrum, Spectrum]
+
+    @property
+    def rank(self) -> int:
+        """The rank over all n positions, above the rounding of values and angles."""
+        return self.spectra[-1].rank(self.spectra[-1].noise_of_angles)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks by which this growth is judged."""
+        settled = self.settled is not None
+        return tuple(x.rank(x.noise_of_angles if settled else x.noise) for x in self.spectra)
+
+    @property
+    def settled(self) -> int | None:
+        """The rank if the last doubling added hardly anything and a gap in the singular values ends it, else None.
+
+        A few of many exponentials can lie so close together that half the positions do not tell them apart.
+        """
+        _, half, whole = self.spectra
+        rank = self.rank
+        if half.rank(half.noise_of_angles) not in range(rank - rank // 50, half.n):
+            return None
+        floor = max(_ABOVE_ROUNDING * whole.noise_of_angles, _ABOVE_NEXT * float(whole.sigma[rank]))
+        return rank if rank == 0 or float(whole.sigma[rank - 1]) >= floor else None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the last doubling added more to the rank than the one before it did."""
+        first, second, third = (x.rank(x.noise) for x in self.spectra)
+        return third - second >= 1.3 * (second - first) > 0 and third >= 1.2 * second
+
+
+@dataclass(frozen=True)
+class Study:
+    """What growth over neighbouring positions, and over positions further and further apart, says of w."""
+
+    near: Growth
+    far: tuple[Growth, ...]
+
+    @property
+    def top(self) -> Growth:
+        """The growth with the highest rank: neighbours alone do not tell slow exponentials apart."""
+        return max((self.near, *self.far), key=lambda growth: (growth.rank, growth.settled is not None))
+
+    @property
+    def answer(self) -> Literal["bounded", "grows", "unclear"]:
+        """Whether the rank is bounded: the highest has settled. It is unclear if only a lower one has."""
+        near, far = self.near, self.far
+        if self.top.settled is not None:
+            return "bounded"
+        if near.settled is None and any(8 * (growth.settled or 0) >= near.rank > 0 for growth in far):
+            return "unclear"
+        growing = near.grows or any(growth.grows and growth.rank > near.rank for growth in far)
+        return "grows" if growing else "unclear"
+
+    @property
+    def reach(self) -> int:
+        """The largest distance of two positions among those that were measured."""
+        return max(growth.stride * (growth.spectra[-1].n - 1) for growth in (self.near, *self.far))
+
+
+def study(numbers: Numbers, causal: bool) -> Study:
+    """Measure as many positions as the rank needs, first neighbours and then positions further and further apart."""
+    near = measure_growth(numbers, 1, 256, causal)
+    if near is None:
+        raise LrpeError(f"W(s) is known and finite for |s| < {_LEAST} at least; this one is not.")
+    if near.settled is None or near.settled > _FEW:
+        near = measure_growth(numbers, 1, 512, causal) or near
+    if near.settled is None and near.rank < near.spectra[-1].n:
+        near = measure_growth(numbers, 1, 1024, causal) or near
+    if near.rank == near.spectra[-1].n:  # full, and one look further out tells whether it is of a long period
+        return Study(near, _further(numbers, _STRIDES[:1], 512, causal))
+    few = near.settled is not None and near.settled <= _FEW
+    far = _further(numbers, _STRIDES, 128 if few else 512, causal)
+    if few and any(growth.rank > _FEW for growth in far):
+        far = _further(numbers, _STRIDES, 512, causal)
+    return Study(near, far)
+
+
+def _further(numbers: Numbers, strides: tuple[int, ...], n: int, causal: bool) -> tuple[Growth, ...]:
+    found = (measure_growth(numbers, stride, n, causal) for stride in strides)
+    return tuple(growth for growth in found if growth is not None)
+
+
+def measure_growth(numbers: Numbers, stride: int, n: int, causal: bool) -> Growth | None:
+    """The growth up to n positions, or to as many as W is known for; None if those are too few."""
+    while n >= _LEAST:
+        whole = _spectrum(numbers, stride, n, causal)
+        quarter, half = (_spectrum(numbers, stride, n // k, causal) for k in (4, 2))
+        if whole is not None and half is not None and quarter is not None:
+            return Growth(stride, (quarter, half, whole))
+        n //= 2
+    return None
+
+
+def forgets(numbers: Numbers, growth: Growth) -> bool:
+    """Whether [w(i+j+1)] has a lower rank than [w(i+j)]: part of w is gone after some steps, as in a window.
+
+    A state that is shifted along computes such a w. But no factors have w(t-s) as their product for all t ≥ s: over n
+    positions they need a height of n·(the one rank) - (n-1)·(the other), the least rank of a completed triangle.
+    """
+    shifted = _spectrum(numbers, growth.stride, growth.spectra[-1].n, causal=True, start=1)
+    return shifted is not None and shifted.rank(shifted.noise_of_angles) < growth.rank
+
+
+def _spectrum(numbers: Numbers, stride: int, n: int, causal: bool, start: int = 0) -> Spectrum | None:
+    """Of [w(t-s)] over n positions, or of [w(start+i+j)] over as many; None if W is not known for all of it."""
+    offsets = range(start, start + 2 * n - 1) if causal else range(1 - n, n)
+    found = [pair for s in offsets if (pair := numbers.at(stride * s)) is not None]
+    if len(found) < len(offsets):
+        return None
+    w = torch.tensor([value for value, _ in found], dtype=torch.complex128)
+    size = torch.tensor([bound for _, bound in found], dtype=torch.float64)
+    i = torch.arange(n)
+    sigma = _singular_values(w[i + i[:, None]] if causal else w[i - i[:, None] + n - 1])
+    own = n * torch.finfo(sigma.dtype).eps * float(sigma[0])  # by which the singular values themselves may be off
+    error = numbers.rounding.at(stride * torch.tensor(offsets, dtype=torch.float64)) * size
+    return Spectrum(n, sigma, own + numbers.rounding.value * float(size.sum()), own + float(error.sum()))
+
+
+def _singular_values(matrix: Tensor) -> Tensor:
+    """In falling order; those of a Hermitian matrix are found in less time."""
+    matrix = matrix if matrix.imag.any() else matrix.real
+    if torch.equal(matrix, matrix.mH):
+        return torch.linalg.eigvalsh(matrix).abs().sort(descending=True).values
+    return torch.linalg.svdvals(matrix)
+
+
+def as_matrix(value: Any) -> Tensor:
+    """A number or a matrix, as a complex128 matrix."""
+    exact = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.complex128)
+    matrix = exact.detach().to("cpu", torch.complex128)
+    if matrix.ndim not in (0, 2):
+        raise LrpeError(f"W(s) is a matrix or a number; got a tensor of shape {tuple(matrix.shape)}.")
+    return matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
+
+
+def rounding_of(value: Any) -> Rounding:
+    """What the dtype of a number or a matrix rounds: its values, and the angles that they are computed from.
+
+    Features of half precision come from angles in float32 at least, or they would be wrong after a few positions.
+    """
+    exact = Rounding(2.0**-53, 2.0**-53)
+    if isinstance(value, int | float | complex | list | tuple):
+        return exact
+    dtype = torch.as_tensor(value).dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return exact
+    unit = torch.finfo(dtype.to_real()).eps / 2
+    return Rounding(unit, min(unit, 2.0**-24))
