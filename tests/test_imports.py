@@ -44,6 +44,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "growth",
         "linearizability",
         "laws",
+        "probes",
+        "measure",
         "definition",
         "canonical",
         "instances",
