@@ -53,7 +53,7 @@ class PatchEmbedding(nn.Module):
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, channels, height, width) -> tokens (batch, n, hidden_size) and their positions."""
         require(
-            pixels.ndim == 4 and pixels.shape[1] == self.channels and self.patch > 0,
+            pixels.ndim == 4 and pixels.shape[1] == self.channels,
             lambda: f"pixel_values are (batch, {self.channels}, height, width); got {tuple(pixels.shape)}.",
         )
         rows, columns = pixels.shape[2] // self.patch, pixels.shape[3] // self.patch
