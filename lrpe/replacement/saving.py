@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedModel
 
 from lrpe.errors import LrpeError, require
+from lrpe.models.configuration import LrpeConfig
 from lrpe.models.loading import OF_THE_HUB, KeepsPrecision, naming_damage
 from lrpe.models.schema import shorten
 from lrpe.replacement.derived import Derived, derive
@@ -132,8 +133,8 @@ def _saved_class(architectures: Any) -> Any:
 
 def _read_values(where: Any, options: dict[str, Any]) -> dict[str, Any]:
     hub = {name: options[name] for name in OF_THE_HUB if name in options}
-    values, _ = PreTrainedConfig.get_config_dict(where, **hub)
-    found = values.get("model_type") if isinstance(values, dict) else None
+    values, _ = LrpeConfig.get_config_dict(where, **hub)  # which says what is wrong with a damaged file
+    found = values.get("model_type")
     require(
         found == MODEL_TYPE,
         f"{str(where)!r} holds no replaced model, but one of model_type={shorten(found)}. Load it as it is, and call "

@@ -68,6 +68,12 @@ def test_learned_positions_of_the_usual_size_are_the_table_itself():
     assert torch.equal(table[0], embed.learned.embedding.weight)
 
 
+def test_learned_positions_are_resized_if_one_side_alone_differs():
+    embed = patches(absolute_positions="learned")
+    for rows, columns in ((4, 6), (6, 4)):
+        assert embed.absolute(rows, columns, torch.zeros(1, dtype=torch.double)).shape == (1, 24, 32)
+
+
 def test_a_patch_is_projected_channel_by_channel_and_row_by_row():
     embed, image = patches(), torch.randn(2, 3, 4, 6).double()
     x, positions = embed(image)

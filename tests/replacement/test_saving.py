@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
+    CONFIG_MAPPING,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -17,6 +18,7 @@ from transformers import (
 )
 
 import lrpe
+from lrpe.models.saved import load_model
 from lrpe.replacement import from_pretrained, replace_attention, replace_rotary
 from tests.replacement.models import apart, logits, make, text
 
@@ -69,7 +71,15 @@ def test_the_auto_classes_load_every_family_with_its_replacement(name, tmp_path)
     assert all(torch.equal(trunk[name], value) for name, value in model.base_model.state_dict().items())
 
 
-def test_without_lrpe_the_file_is_of_no_type_that_transformers_knows(tmp_path):
+def test_where_lrpe_is_not_imported_the_auto_classes_refuse_the_folder(tmp_path, monkeypatch):
+    replace_attention(make("llama")).save_pretrained(tmp_path)
+    monkeypatch.delitem(CONFIG_MAPPING._extra_content, "lrpe-replaced")  # which the import has registered
+    for auto in (AutoModel, AutoModelForCausalLM):
+        with pytest.raises(ValueError, match="lrpe-replaced"):
+            auto.from_pretrained(tmp_path)
+
+
+def test_the_file_says_what_was_replaced(tmp_path):
     replace_attention(make("llama")).save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text())
     assert values["model_type"] == "lrpe-replaced"
@@ -146,6 +156,18 @@ def test_a_damaged_record_is_refused_in_a_sentence(changes, message, tmp_path):
     damage(tmp_path, **changes)
     with pytest.raises(lrpe.LrpeError, match=message):
         from_pretrained(tmp_path)
+
+
+def test_a_config_json_that_is_none_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": ')
+    with pytest.raises(lrpe.LrpeError, match=r"config\.json' is not JSON"):
+        from_pretrained(tmp_path)
+
+
+def test_our_own_loader_says_which_call_loads_it(tmp_path):
+    replace_rotary(make("llama")).save_pretrained(tmp_path)
+    with pytest.raises(lrpe.LrpeError, match=r"Load it by lrpe\.replacement\.from_pretrained"):
+        load_model(tmp_path)
 
 
 def test_a_choice_that_no_file_can_hold_is_refused_when_saving_and_nothing_is_written(tmp_path):
