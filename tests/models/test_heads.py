@@ -134,6 +134,26 @@ def test_batch_norm_counts_real_tokens_only():
     assert_close(ours.eval()(x, mask), theirs.eval()(x.flatten(0, 1)).view_as(x))
 
 
+@pytest.mark.parametrize("real", [1, 2])
+def test_batch_norm_of_few_tokens_divides_by_as_many_as_there_are(real):
+    norm, x = BatchNorm(3, eps=0.5).double(), torch.randn(1, 4, 3).double()
+    torch.nn.init.constant_(norm.weight, 3.0)
+    torch.nn.init.constant_(norm.bias, 2.0)
+    mask = (torch.arange(4) < real)[None]
+    y, tokens = norm(x, mask), x[0, :real]
+    mean, variance = tokens.mean(0), tokens.var(0, correction=0)
+    assert_close(y[0, :real], 3 * (tokens - mean) / (variance + 0.5).sqrt() + 2)
+    assert_close(norm.running_mean, 0.1 * mean)
+    assert_close(norm.running_var, 0.9 + 0.1 * (tokens.var(0) if real > 1 else torch.zeros(3).double()))
+    assert norm.num_batches_tracked == 1
+
+
+def test_batch_norm_without_a_real_token_gives_numbers():
+    norm = BatchNorm(3).double()
+    assert norm(torch.randn(1, 4, 3).double(), torch.zeros(1, 4, dtype=torch.bool)).isfinite().all()
+    assert norm.running_var.isfinite().all()
+
+
 @pytest.mark.parametrize(
     "choice", [{"norm": "batch"}, {"norm_position": "post", "embedding_norm": True}, {"norm": "rms"}]
 )
