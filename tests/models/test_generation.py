@@ -202,8 +202,8 @@ def test_rows_of_a_cache_are_repeated_and_selected():
 
 def test_bad_input_is_named():
     model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
-    with pytest.raises(LrpeError, match="below vocab_size=40 and not negative; got ids from 40 to 40"):
-        model(torch.full((1, 3), 40))
+    with pytest.raises(LrpeError, match="below vocab_size=40 and not negative; got ids from -2 to 40"):
+        model(torch.tensor([[40, -2, 7]]))
     with pytest.raises(LrpeError, match="one of input_ids, inputs_embeds and pixel_values; got none"):
         model()
     with pytest.raises(LrpeError, match=r"attention_mask is \(batch, n\)"):

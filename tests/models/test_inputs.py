@@ -15,6 +15,7 @@ from lrpe.models import (
     LrpeForSequenceClassification,
     LrpeModel,
 )
+from lrpe.models.inputs import of_new_tokens, packed_by
 from lrpe.models.norm import BatchNorm
 from lrpe.models.pooling import pool
 from tests.models.tiny import draw_ids, tiny, tiny_config
@@ -63,6 +64,29 @@ def test_positions_that_start_anew_pack_beside_a_mask_too(choice, cls):
     empty = torch.zeros(1, 20, dtype=torch.long)
     ids, mask, places = (empty.scatter(1, spread, x) for x in (whole, torch.ones_like(whole), places))
     assert_close(model(ids, mask, places).logits[:, spread[0]], alone)
+
+
+def test_sequence_numbers_follow_from_positions_and_mask():
+    def numbers(positions, mask=None):
+        found = packed_by(torch.tensor(positions), None if mask is None else torch.tensor(mask).bool())
+        return None if found is None else found.tolist()
+
+    assert packed_by(None, None) is None
+    assert numbers([0, 1, 2]) is numbers([[0, 1, 5]]) is numbers([[0], [0]]) is None
+    assert numbers([0, 1, 0, 1]) == [[0, 0, 1, 1]]
+    assert numbers([[0, 1, 1, 1], [3, 4, 5, 6]]) == [[0, 0, 1, 2], [0, 0, 0, 0]]
+    assert numbers([[0, 0, 1, 0]], [[1, 1, 1, 1]]) == [[0, 1, 1, 2]]
+    assert numbers([[9, 0, 1, 9]], [[0, 1, 1, 0]]) is None  # what padding stands at means nothing
+    assert numbers([[0, 9, 1, 9, 0]], [[1, 0, 1, 0, 1]]) == [[0, 0, 0, 0, 1]]
+    assert packed_by(torch.zeros(1, 0, dtype=torch.long), None) is None
+    assert packed_by(torch.zeros(1, 3, 2, dtype=torch.long), None) is None
+
+
+def test_a_mask_of_real_tokens_alone_is_none():
+    assert of_new_tokens(None, 3, 0) is None
+    assert of_new_tokens(torch.ones(2, 3), 3, 0) is None
+    assert of_new_tokens(torch.tensor([[0, 1, 1]]), 2, 1) is None  # the padding was before
+    assert of_new_tokens(torch.tensor([[1, 1, 0]]), 2, 1).tolist() == [[True, False]]
 
 
 def test_left_padding_with_positions_of_its_own_is_one_sequence_with_a_cache():
