@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from lrpe.data.text.vocabularies import bpe_size
 from lrpe.experiments.build import build_config, model_class
 from lrpe.experiments.experiment import Experiment
 from lrpe.models.configuration import LrpeConfig
@@ -39,8 +40,9 @@ def estimate(experiment: Experiment) -> Cost:
 
 def vocabulary(experiment: Experiment) -> dict[str, int]:
     """The size that the tokeniser's name tells; the architecture's own if it tells none."""
-    kind, _, size = str(experiment.data.options.get("tokenizer", "")).partition(":")
-    return {"vocab_size": BYTES} if kind == "bytes" else {"vocab_size": int(size)} if kind == "bpe" else {}
+    tokenizer = str(experiment.data.options.get("tokenizer", ""))
+    size = BYTES if tokenizer == "bytes" else bpe_size(tokenizer)
+    return {} if size is None else {"vocab_size": size}
 
 
 def attention_flops(config: LrpeConfig, length: int) -> float:

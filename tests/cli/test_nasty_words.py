@@ -150,6 +150,8 @@ def find_problem(line, capsys) -> str | None:
         (["train", "stdlib", "--data.options.length", "abc"], "length of stdlib must be a whole number of at least"),
         (["data", "show", "stdlib", "--options", "length=abc"], "length of stdlib must be a whole number of at least"),
         (["data", "show", "text", "--path", "folder", "--options", "every=-3"], "every of text must be a whole number"),
+        (["data", "show", "stdlib", "--options", f"tokenizer={LONG}"], "A tokeniser is 'bytes', 'words', 'bpe:SIZE'"),
+        (["data", "show", "stdlib", "--options", "tokenizer=bpe:" + "9" * 5000], "A tokeniser is 'bytes', 'words'"),
         (["data", "show", "stdlib", "--options", "packed=perhaps"], "packed of stdlib must be true or false; got"),
         (["report"], "lrpe report takes runs, or folders with runs in them; got none"),
         (["report", "folder"], "there is none under 'folder'"),

@@ -1,5 +1,6 @@
 """A tokeniser by its name; those that are learned, from the training documents of a source and once."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,14 @@ from lrpe.data.progress import progress
 from lrpe.data.text.pieces import cut
 from lrpe.data.text.source import Source
 from lrpe.data.text.tokenizer import Tokenizer
-from lrpe.data.text.vocabularies import byte_level, hub_tokenizer, learn_bpe, load_tokenizer, words
+from lrpe.data.text.vocabularies import (
+    bpe_size,
+    byte_level,
+    hub_tokenizer,
+    learn_bpe,
+    load_tokenizer,
+    words,
+)
 from lrpe.errors import LrpeError
 
 VERSION = 1  # of how they are learned
@@ -25,11 +33,11 @@ def choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
         return byte_level()
     if name == "words":
         return learned(name, source, words)
-    if name.startswith("bpe:") and name[4:].isdecimal():
-        return learned(name, source, partial(learn_from_pieces, size=int(name[4:])))
+    if (size := bpe_size(name)) is not None:
+        return learned(name, source, partial(learn_from_pieces, size=size))
     if name.startswith("hub:"):
         return hub_tokenizer(name[4:])
-    if Path(name).exists():
+    if os.path.exists(name):
         return load_tokenizer(Path(name))
     raise LrpeError(
         f"A tokeniser is 'bytes', 'words', 'bpe:SIZE', 'hub:NAME' or the path of a tokenizer.json or of the folder "

@@ -1,5 +1,6 @@
 """Where tokenisers come from: bytes, the words of a text, byte-level BPE that is learned here or loaded."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ GPT2 = (
     ("vocab.json", "merges.txt"),
 )  # the two files, as OpenAI and as the hub name them
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # in this order
+LARGEST_BPE = 1_000_000  # entries; tokenizers ends the process when it cannot have room for as many as are asked for
 MULTIPLE = 8  # fairseq fills a vocabulary of words up to a multiple of this
 
 
@@ -67,10 +69,25 @@ def words(texts: Iterable[str]) -> Tokenizer:
     return Tokenizer(core)
 
 
+def bpe_size(name: str) -> int | None:
+    """Return the entries that "bpe:SIZE" asks for; None if the name is not of that form.
+
+    >>> bpe_size("bpe:8192"), bpe_size("bytes"), bpe_size("bpe:many")
+    (8192, None, None)
+    """
+    found = re.fullmatch("bpe:([0-9]{1,12})", name)
+    return int(found[1]) if found else None
+
+
 def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
     """Byte-level BPE with ``size`` entries: <s>, <pad>, </s>, <mask>, the 256 bytes, and the merges that pay most."""
     specials = ["<s>", "<pad>", "</s>", "<mask>"]
-    require(size >= 256 + len(specials), f"BPE starts from 256 bytes and {len(specials)} special tokens; got {size}.")
+    least = 256 + len(specials)
+    require(
+        least <= size <= LARGEST_BPE,
+        f"BPE starts from 256 bytes and {len(specials)} special tokens, so bpe:SIZE is from {least} to "
+        f"{LARGEST_BPE:,}; got bpe:{size}.",
+    )
     core = byte_core(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=specials, initial_alphabet=byte_characters(), show_progress=False
