@@ -26,13 +26,15 @@ class Export:
     remote_code: bool = False
 
     def run(self) -> int:
+        from lrpe.models.quiet import quietly
         from lrpe.replacement.export import export
         from lrpe.whole import naming_failure
 
         source = one(self.source, "export", "run")
         if self.to is None:
             raise LrpeError("An export needs a folder to write to: lrpe export RUN --to DIR.")
-        with naming_failure(self.to, UnicodeEncodeError):  # a name that is not text cannot be written in its README.md
+        # a name that is not text cannot be written in its README.md
+        with quietly(), naming_failure(self.to, UnicodeEncodeError):
             folder = export(source, self.to, self.remote_code)
         print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")
         print("Its README.md says how to load it.")

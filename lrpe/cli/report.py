@@ -24,12 +24,13 @@ class Report:
     out: Path = Path("runs/report")
 
     def run(self) -> int:
+        from lrpe.experiments.run_folders import find_runs
         from lrpe.report.runs import report_runs
 
         require(bool(self.folders), "lrpe report takes runs, or folders with runs in them; got none: lrpe report runs.")
         for folder in self.folders:
             require(folder.is_dir(), f"A run is a folder; {str(folder)!r} is none.")
-        found = [file.parent for folder in self.folders for file in sorted(folder.rglob("config.yaml"))]
+        found = [run for folder in self.folders for run in find_runs(folder)]
         where = ", ".join(repr(str(folder)) for folder in self.folders)
         require(bool(found), f"A run has a config.yaml; there is none under {where}.")
         print(f"The page: {report_runs(found, self.out, command()).resolve()}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from lrpe.experiments.run_folders import find_runs
 from lrpe.training.metrics import read_metrics
 
 FRESH = 300  # seconds since the last line, within which a run is taken to be under way
@@ -14,7 +15,7 @@ FRESH = 300  # seconds since the last line, within which a run is taken to be un
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:
     """Every folder with a config.yaml, in the order of their names."""
-    return [describe_run(file.parent, runs) for file in sorted(runs.rglob("config.yaml"))]
+    return [describe_run(folder, runs) for folder in find_runs(runs)]
 
 
 def describe_run(folder: Path, runs: Path) -> dict[str, Any]:

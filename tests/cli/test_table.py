@@ -1,6 +1,7 @@
 """What a person types and sees: lrpe table, train, evaluate, generate, runs, demo."""
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -16,6 +17,7 @@ from lrpe.cli.table import MakeTable
 from lrpe.experiments import cells
 from lrpe.experiments.columns.language import wikitext103
 from lrpe.experiments.methods import METHODS, SEVEN
+from lrpe.experiments.run_folders import find_runs
 from lrpe.experiments.tables import title_of
 
 SMOKE = ["--scale", "smoke"]
@@ -75,6 +77,15 @@ def test_runs_are_listed_with_their_status_and_best_figure(trained, runs, capsys
 def test_a_run_is_exported_with_its_tokeniser(trained, tmp_path, capsys):
     assert main(["export", str(trained), "--to", str(tmp_path / "model")]) == 0
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {p.name for p in (tmp_path / "model").iterdir()}
+
+
+def test_a_folder_that_vanishes_while_runs_are_looked_for_is_passed_over(tmp_path, monkeypatch):
+    for name in ("gone", "here"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    scan = os.scandir
+    monkeypatch.setattr("os.scandir", lambda path: scan("/nowhere" if str(path).endswith("gone") else path))
+    assert find_runs(tmp_path) == [tmp_path / "here"]
 
 
 def test_runs_are_reported_on_a_page(trained, runs, tmp_path, capsys):
