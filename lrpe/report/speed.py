@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.experiments.paper import SPEED, printed
+from lrpe.report.benchmark import speed_chart
 from lrpe.report.formats import as_html, as_text, write_formats
 from lrpe.report.html import bullets, folded, preformatted, section
-from lrpe.report.page import provenance, write_page
+from lrpe.report.page import beside, picture, pictures, provenance, write_page
 from lrpe.report.table import Column, as_data
 from lrpe.stamp import describe
 from lrpe.typed import to_json
@@ -14,9 +15,9 @@ from lrpe.whole import write_whole
 
 TITLE = "Training steps of the bidirectional language model, relative to Base"
 NOTES = (
-    "Fair: one normaliser for every row. A small model on a processor in place of the paper's on GPUs: the rows can be "
-    "compared with each other, and with the paper's with care.",
-    "Figures are medians; fair.json has their quartiles, the memory of a step, and what they were measured with.",
+    "Fair: one normaliser for every row. The model is small and runs on a processor, the paper's ran on GPUs: rows "
+    "can be compared with each other, and with the paper's with care.",
+    "Figures are medians; fair.json has their quartiles, the memory of a step, and the conditions of the measurement.",
 )
 
 
@@ -36,8 +37,9 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     text = "\n\n".join([TITLE, as_text(rows, columns, ranked), "\n".join([*notes, describe(result["stamp"])])])
     write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     made = provenance(result["stamp"], command, folded("The measurement", preformatted(measured)))
+    drawn = picture(speed_chart(result), out / "speed", "Training steps relative to Base's, with their quartiles.")
     parts = [
-        section("Setting: fair", [as_html(rows, columns, ranked)]),
+        section("Setting: fair", [beside(as_html(rows, columns, ranked), pictures([drawn]))]),
         section("How to read the figures", [bullets(notes)]),
     ]
     return text, write_page(out / "index.html", TITLE, [*parts, made])
@@ -51,8 +53,8 @@ def column_of(result: dict[str, Any]) -> Column:
 
 def noise_note(result: dict[str, Any]) -> str:
     (base,) = [row["speed"]["ratio"] for row in result["rows"] if row["method"] == "base"]
-    return f"Base beside itself came out at {base:.2f}: so far apart are two measurements of the same."
+    return f"Base measured beside itself came out at {base:.2f}; a difference of that size between rows is noise."
 
 
 def quick_note(result: dict[str, Any]) -> list[str]:
-    return ["Tiny: this says that it runs and nothing about speed."] if result["quick"] else []
+    return ["Quick: tiny shapes, which show that it runs and say nothing about speed."] if result["quick"] else []

@@ -19,7 +19,8 @@ def made(tmp_path_factory):
 
 def test_the_table_is_written_in_the_files_of_every_table(made):
     assert {file.name for file in made.iterdir()} == {
-        "fair.txt", "fair.md", "fair.tex", "fair.json", "table.txt", "table.json", "index.html",
+        "fair.txt", "fair.md", "fair.tex", "fair.json", "table.txt", "table.json", "index.html", "speed.svg",
+        "speed.png",
     }  # fmt: skip
     assert r"Base & 1.00 & 1.00 \\" in (made / "fair.tex").read_text()
     page = (made / "index.html").read_text()
@@ -35,7 +36,7 @@ def test_the_papers_numbers_stand_beside_ours(made):
     text = (made / "table.txt").read_text()
     assert re.search(r"^ +relative speed ↑ +paper$", text, re.M)
     assert re.search(r"^SPE +\d\.\d\d .* +0\.61$", text, re.M)
-    assert "Base beside itself" in text
+    assert "Base measured beside itself" in text
     assert "nothing about speed" in text
     assert text.splitlines()[-1].startswith("Made by: lrpe ")
 
