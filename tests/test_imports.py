@@ -19,6 +19,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "names": (),
     "plain_yaml": (),
     "typed": (),
+    "orphans": (),
     "options": (),
     "encodings": (
         "precision",

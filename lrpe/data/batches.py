@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from lrpe.data.dataset import Draw, Sample, Split
 from lrpe.errors import require
+from lrpe.orphans import end_with_parent
 
 Collate = Callable[[list[Sample]], Any]
 
@@ -78,11 +79,17 @@ class Batches:
             batch_sampler=self.draws(number, start),  # type: ignore[arg-type]
             collate_fn=self.gather,
             num_workers=self.workers,
+            worker_init_fn=_begin_worker,
             generator=torch.Generator(),  # else every epoch would draw from torch's own, which dropout draws from
         )
 
     def gather(self, samples: list[Sample]) -> Any:
         return self.collate(samples) if samples else None
+
+
+def _begin_worker(_: int) -> None:
+    """End with the training process at once; torch itself looks for it every five seconds, and between samples."""
+    end_with_parent()
 
 
 class Keyed:

@@ -4,19 +4,16 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
 
 import torch
 from tqdm import tqdm
 
 from lrpe.errors import LrpeError, StoppedError
+from lrpe.experiments.apart import train_apart
 from lrpe.experiments.experiment import Experiment
-from lrpe.experiments.listing import updates_done
 from lrpe.experiments.run import finished, run, title
+from lrpe.training.metrics import last_update
 from lrpe.training.processes import world
 
 Failures = dict[str, str]  # why, by the name of the experiment
@@ -56,57 +53,25 @@ def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
     return None
 
 
-def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
-    """So many at a time, each on one thread."""
-    context = get_context("spawn")
-    stopping = context.Event()
-    with ProcessPoolExecutor(processes, context, initializer=begin, initargs=(stopping,)) as pool:
-        futures = {cell.name: pool.submit(attempt_alone, cell, runs, device) for cell in cells}
-        try:
-            watch(cells, runs, futures)
-        except BaseException:  # what is not begun never begins; what is under way saves itself and ends
-            stopping.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in active_children():
-                process.terminate()
-            raise
-        return {name: reason for name, future in futures.items() if (reason := outcome(future)) is not None}
-
-
-def outcome(future: "Future[str | None]") -> str | None:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return "A process was killed from outside, perhaps for want of memory; fewer --processes need less."
-
-
-def begin(stopping: Any) -> None:
-    """A process that trains: on one thread, and told of the end by ``stopping``."""
-    global STOPPING
-    STOPPING = stopping
+def attempt_on_one_thread(cell: Experiment, runs: Path, device: str) -> str | None:
     torch.set_num_threads(1)
+    return attempt(cell, runs, device)
 
 
-STOPPING: Any = None
-
-
-def attempt_alone(cell: Experiment, runs: Path, device: str) -> str | None:
-    return None if STOPPING.is_set() else attempt(cell, runs, device)
-
-
-def watch(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[str | None]"]) -> None:
-    """A bar over the cells while they train, and which of them are under way; a line now and then if not a terminal."""
+def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
+    """Train so many cells at a time, with a bar over all of them; lines now and then where there is no terminal."""
     with tqdm(total=len(cells), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
         last = time.monotonic()
-        while not all(future.done() for future in futures.values()):
-            bar.n = sum(future.done() for future in futures.values())
-            bar.set_postfix_str(under_way(cells, runs, futures))
+
+        def watch(under_way: Sequence[Experiment], ended: int) -> None:
+            nonlocal last
+            bar.n = ended
+            bar.set_postfix_str(progress_of(under_way, runs))
             if bar.disable and time.monotonic() - last > 30:
                 last = time.monotonic()
-                line = progress_line(bar.n, len(cells), under_way(cells, runs, futures))
-                print(line, file=sys.stderr, flush=True)
-            time.sleep(0.5)
-        bar.n = len(cells)
+                print(progress_line(ended, len(cells), progress_of(under_way, runs)), file=sys.stderr, flush=True)
+
+        return train_apart(attempt_on_one_thread, cells, runs, processes, device, watch)
 
 
 def progress_line(done: int, total: int, others: str) -> str:
@@ -118,6 +83,6 @@ def progress_line(done: int, total: int, others: str) -> str:
     return "; ".join(filter(None, (f"{done} of {total} cells are trained", others)))
 
 
-def under_way(cells: Sequence[Experiment], runs: Path, futures: dict[str, "Future[str | None]"]) -> str:
-    done = [(title(cell), updates_done(runs / cell.name)) for cell in cells if futures[cell.name].running()]
+def progress_of(under_way: Sequence[Experiment], runs: Path) -> str:
+    done = [(title(cell), last_update(runs / cell.name)) for cell in under_way]
     return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)

@@ -10,6 +10,7 @@ class Stop:
     """Whether the run was asked to end, which it does after the update that is under way.
 
     A second Ctrl-C ends it at once, unless torchrun is there: it passes on to us what we have had from the terminal.
+    A signal that this process ignores stays ignored: it is for the process that started it.
     """
 
     def __init__(self):
@@ -21,7 +22,8 @@ class Stop:
         self.asked = True
 
     def __enter__(self) -> "Stop":
-        self.before = {number: signal.signal(number, self.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+        heard = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not signal.SIG_IGN]
+        self.before = {number: signal.signal(number, self.ask) for number in heard}
         return self
 
     def __exit__(self, *_: Any) -> None:
