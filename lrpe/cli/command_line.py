@@ -24,16 +24,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except LrpeError as error:
-        print(f"lrpe: {in_one_line(error)}", file=sys.stderr)
+        say(in_one_line(error))
         return WRONG
     except StoppedError as stopped:
-        print(f"lrpe: {stopped}", file=sys.stderr)
+        say(str(stopped))
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough, as in `lrpe verify | head -1`
         drop_output()
         return PIPE_CLOSED
+
+
+def say(text: str) -> None:
+    """Print what ended the command; of the processes that torchrun started, the first to come says it for all."""
+    if "RANK" in os.environ:
+        from lrpe.training.lost import first_to_say
+
+        if not first_to_say(text):
+            return
+    print(f"lrpe: {text}", file=sys.stderr)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -34,7 +34,7 @@ class Evaluate:
         experiment = read_experiment(folder)
         if self.batches is not None:
             experiment = replace(experiment, scored=self.batches)
-        with joined() as device:
+        with joined(experiment.training.timeout) as device:
             found = score(experiment, folder, device)
             if rank() == 0:
                 print(json.dumps(found, indent=2)) if self.json else show(found)

@@ -83,8 +83,9 @@ class MakeTable:
         from lrpe.training.processes import joined, rank
 
         chosen = self.chosen(name)
-        with joined() as device:
-            failures = run_cells(chosen.cells(), self.runs, self.processes or os.cpu_count() or 1, str(device))
+        cells = chosen.cells()
+        with joined(max(cell.training.timeout for cell in cells)) as device:
+            failures = run_cells(cells, self.runs, self.processes or os.cpu_count() or 1, str(device))
             if rank() > 0:
                 return 0
         text, page = report_table(chosen, self.out or self.runs / "tables" / f"{name}-{self.scale}", command())

@@ -57,7 +57,7 @@ class Train:
 
         experiment = self.experiment()
         folder = self.out or self.runs / experiment.name
-        with joined() as device:
+        with joined(experiment.training.timeout) as device:
             results = run_in(folder, experiment, self.runs, device)
             if rank() == 0:
                 show(results)

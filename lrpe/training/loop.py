@@ -24,7 +24,7 @@ from lrpe.training.metrics import read_metrics
 from lrpe.training.optimization import Optimization, scale_
 from lrpe.training.parallel import choose_parallel
 from lrpe.training.precision import Kind, Precision
-from lrpe.training.processes import added, on_first, rank, world
+from lrpe.training.processes import TIMEOUT, added, on_first, rank, world
 from lrpe.training.record import Record
 from lrpe.training.same_run import Config
 from lrpe.training.seeds import draw_seeds, set_seed
@@ -52,6 +52,7 @@ class Training:
         checkpointing: whether activations are computed again for the gradient instead of kept.
         parallel: whether each of several processes keeps the whole model (ddp), or a share of it (fsdp).
         wandb: the project of Weights & Biases that also gets the metrics, if any.
+        timeout: seconds that processes wait for one of them that does not answer, before they end.
     """
 
     optimization: Optimization = field(default_factory=Optimization)
@@ -67,10 +68,12 @@ class Training:
     checkpointing: bool = False
     parallel: Literal["ddp", "fsdp"] = "ddp"
     wandb: str | None = None
+    timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
         require(self.evaluate_every >= 1, f"A run is evaluated every so many updates; got {self.evaluate_every}.")
         require(self.seed >= 0, f"A seed is 0 or more; got {self.seed}.")
+        require(1 <= self.timeout <= 10**6, f"timeout is from 1 to 10^6 seconds; got timeout={self.timeout}.")
         counts = (self.micro_batch, self.save_every, self.evaluation_batch, self.evaluation_batches, self.workers)
         require(min(counts) >= 0, f"Batches, workers and save_every are 0 or more; got {self}.")
 

@@ -3,30 +3,42 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from lrpe.errors import LrpeError
+from lrpe.training.lost import naming_lost
 
+TIMEOUT = 1800.0  # seconds; gloo's own
 Found = TypeVar("Found")
 
 
 @contextmanager
-def joined() -> Iterator[torch.device]:
-    """Join the processes that torchrun started, if it did, and leave them at the end; gives this one's device."""
+def joined(timeout: float = TIMEOUT) -> Iterator[torch.device]:
+    """Join the processes that torchrun started, if it did, and leave them at the end; gives this one's device.
+
+    Args:
+        timeout: seconds to wait for another process before it counts as lost.
+    """
     device = own_device()
     if "RANK" not in os.environ:
         yield device
         return
+    patience = timedelta(seconds=timeout)
+    store, number, count = next(rendezvous("env://", timeout=patience))
+    meeting = {"store": store, "rank": number, "world_size": count, "timeout": patience}
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", device_id=device)
+        dist.init_process_group("nccl", device_id=device, **meeting)
     else:
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", **meeting)
     try:
-        yield device
+        with naming_lost(store, number, count, timeout):
+            yield device
     finally:
         dist.destroy_process_group()
 
