@@ -1,67 +1,91 @@
-"""What the folders of runs say: which there are, how each stands, and its course."""
+"""What the folders of runs say: which there are, how far each is, and its curve."""
 
-import json
-import time
+import math
+import os
+import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
 
+from lrpe.errors import LrpeError
+from lrpe.experiments.run import read_results
 from lrpe.experiments.run_folders import find_runs
-from lrpe.training.metrics import read_metrics
-
-FRESH = 300  # seconds since the last line, within which a run is taken to be under way
-
-
-def list_runs(runs: Path) -> list[dict[str, Any]]:
-    """Every folder with a config.yaml, in the order of their names."""
-    return [describe_run(folder, runs) for folder in find_runs(runs)]
+from lrpe.experiments.written import read_experiment
+from lrpe.training.about import read_about
+from lrpe.training.metrics import Line, read_metrics
+from lrpe.training.record import is_running
 
 
-def describe_run(folder: Path, runs: Path) -> dict[str, Any]:
-    lines = read_metrics(folder)[0]
-    written = max(file.stat().st_mtime for file in (folder / "metrics.jsonl", folder / "config.yaml") if file.exists())
-    return {
-        "name": str(folder.relative_to(runs)),
-        "status": status(folder, written),
-        "updates": f"{updates_done(folder):,}",
-        "best": best(folder, lines),
-        "written": datetime.fromtimestamp(written, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    }
+@dataclass(frozen=True)
+class Listed:
+    """A run in a list.
+
+    Attributes:
+        name: its folder, relative to the folder of all runs.
+        status: running, finished, diverged, interrupted or damaged.
+        updates: how many are done.
+        best: the figure by which the best checkpoint was chosen, with its name.
+        written: when something was last written.
+        problems: what of it is damaged, in sentences.
+    """
+
+    name: str
+    status: str
+    updates: int = 0
+    best: str = ""
+    written: str = ""
+    problems: tuple[str, ...] = ()
 
 
-def status(folder: Path, written: float) -> str:
+def list_runs(runs: Path) -> list[Listed]:
+    """List every folder with a config.yaml, in the order of their names; a damaged one does not hide the others."""
+    return [_list_run(folder, str(folder.relative_to(runs))) for folder in find_runs(runs)]
+
+
+def _list_run(folder: Path, name: str) -> Listed:
+    try:
+        read_experiment(folder)
+        lines, damaged = read_metrics(folder)
+        updates = max((line["update"] for line in lines), default=0)
+        return Listed(name, status(folder, lines), updates, best(folder, lines), _last_written(folder), tuple(damaged))
+    except LrpeError as error:
+        return Listed(name, "damaged", problems=(str(error),))
+
+
+def status(folder: Path, lines: list[Line]) -> str:
+    """Tell a run that holds its lock from one that has ended, in results, in divergence or half-way."""
+    if is_running(folder):
+        return "running"
     if (folder / "results.json").exists():
-        return "done"
-    return "training" if time.time() - written < FRESH else "stopped"
+        read_results(folder)
+        return "finished"
+    return "diverged" if lines and "diverged" in lines[-1] else "interrupted"
 
 
-def best(folder: Path, lines: list[dict[str, Any]]) -> str:
-    """The figure that the best checkpoint was chosen by, with its name."""
-    update = (folder / "best").resolve().name.removeprefix("step-").lstrip("0")
-    metric = primary(folder)
-    found = [line for line in lines if f"validation {metric}" in line and str(line["update"]) == update]
-    return f"{metric} {found[0][f'validation {metric}']:.4g}" if found else ""
+def _last_written(folder: Path) -> str:
+    files = [file for file in (folder / "metrics.jsonl", folder / "config.yaml") if file.exists()]
+    return datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def updates_done(folder: Path) -> int:
-    return max((line["update"] for line in read_metrics(folder)[0]), default=0)
+def best(folder: Path, lines: list[Line]) -> str:
+    """Return the figure by which the best checkpoint was chosen, with its name."""
+    step = re.fullmatch(r"step-(\d+)", Path(os.path.realpath(folder / "best")).name)
+    metric = read_about(folder).metric
+    name = f"validation {metric}"
+    found = [line[name] for line in lines if name in line and step is not None and line["update"] == int(step[1])]
+    return f"{metric} {found[0]:.4g}" if found else ""
 
 
 def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
-    """The metric that the run is judged by, and its course in validation: (update, figure)."""
-    metric = primary(folder)
+    """Return the metric by which the run is judged, and its course in validation: (update, figure)."""
+    metric = read_about(folder).metric
     name = f"validation {metric}"
-    return metric, [(line["update"], line[name]) for line in read_metrics(folder)[0] if name in line]
+    points = [(line["update"], line[name]) for line in read_metrics(folder)[0] if name in line]
+    return metric, [(update, figure) for update, figure in points if math.isfinite(figure)]
 
 
 def seconds_an_update(folder: Path) -> float | None:
-    """The median of the run, or None before its first line."""
-    times = [line["seconds"] for line in read_metrics(folder)[0] if "seconds" in line]
+    """Return the median of the run, or None before its first line."""
+    times = [line["seconds"] for line in read_metrics(folder)[0] if math.isfinite(line.get("seconds", math.nan))]
     return median(times) if times else None
-
-
-def primary(folder: Path) -> str:
-    """The metric that a run is judged by."""
-    file = folder / "environment.json"
-    return json.loads(file.read_text(encoding="utf-8")).get("metric", "") if file.exists() else ""

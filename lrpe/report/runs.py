@@ -1,20 +1,18 @@
 """A page of runs: their figures, curves and learned angles, their speed, configurations and environments."""
 
-import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import yaml
-
 from lrpe.errors import LrpeError, require
 from lrpe.experiments.experiment import Experiment
 from lrpe.experiments.listing import curve, seconds_an_update
-from lrpe.experiments.run import Results
+from lrpe.experiments.run import Results, read_results
 from lrpe.experiments.summary import deviations, means
 from lrpe.experiments.tables import title_of
-from lrpe.experiments.written import from_dict, to_dict
+from lrpe.experiments.written import read_experiment, to_dict
 from lrpe.report.curves import curves_spec
 from lrpe.report.data_used import data_used, label
 from lrpe.report.formats import as_html
@@ -24,6 +22,8 @@ from lrpe.report.page import beside, picture, pictures, provenance, write_page
 from lrpe.report.picture import file_name
 from lrpe.report.table import Column
 from lrpe.stamp import stamp
+from lrpe.training.about import About, read_about
+from lrpe.typed import read_text
 
 T = TypeVar("T")
 
@@ -34,7 +34,9 @@ class Run:
 
     folder: Path
     experiment: Experiment
-    environment: dict[str, Any]
+    about: About
+    config: str  # the text of config.yaml
+    environment: str  # that of environment.json
     results: Results
     points: list[tuple[int, float]]
     seconds: float | None  # an update, the median
@@ -42,11 +44,7 @@ class Run:
 
     @property
     def metric(self) -> str:
-        return self.environment.get("metric", "")
-
-    @property
-    def better(self) -> Literal["lower", "higher"]:
-        return self.environment.get("better", "lower")
+        return self.about.metric
 
     @property
     def group(self) -> str:
@@ -60,18 +58,29 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    config = folder / "config.yaml"
-    require(config.is_file(), f"A run has a config.yaml; {str(folder)!r} has none.")
-    try:
-        experiment = from_dict(yaml.safe_load(config.read_text(encoding="utf-8")))
-        environment, results = (_read_if_there(folder / name) for name in ("environment.json", "results.json"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise LrpeError(f"The run {str(folder)!r} cannot be read: {error}") from error
-    return Run(folder, experiment, environment, results, curve(folder)[1], seconds_an_update(folder))
+    """Return what a run's folder says; ``LrpeError`` if something in it is missing or damaged."""
+    done, environment = folder / "results.json", folder / "environment.json"
+    return Run(
+        folder,
+        read_experiment(folder),
+        read_about(folder),
+        read_text(folder / "config.yaml"),
+        read_text(environment) if environment.exists() else "",
+        read_results(folder) if done.exists() else {},
+        curve(folder)[1],
+        seconds_an_update(folder),
+    )
 
 
-def _read_if_there(file: Path) -> dict[str, Any]:
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """Return the runs that can be read, and why the others cannot."""
+    runs, problems = [], []
+    for folder in folders:
+        try:
+            runs.append(read_run(folder))
+        except LrpeError as error:
+            problems.append(f"The run {str(folder)!r} is left out: {error}")
+    return runs, problems
 
 
 def in_rows(runs: list[Run]) -> list[Run]:
@@ -95,17 +104,24 @@ def titled(row: str) -> str:
 
 
 def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
-    """Write a page of these runs, and its pictures as SVG and PNG beside it."""
-    runs = in_rows([read_run(folder) for folder in folders])
+    """Write a page of these runs, and its pictures as SVG and PNG beside it; what is damaged is named, and left out."""
+    found, problems = read_runs(folders)
+    require(bool(found), "\n".join(problems))
+    runs = in_rows(found)
     groups = dict.fromkeys(run.group for run in runs)
-    parts = [section(group, describe_group([run for run in runs if run.group == group], out)) for group in groups]
-    return write_page(out / "index.html", "Runs", [*parts, provenance(stamp("transformers"), command)])
+    parts = [
+        section(group, describe_group([run for run in runs if run.group == group], out, problems)) for group in groups
+    ]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    damaged = [section("Damaged", [bullets(problems)])] if problems else []
+    return write_page(out / "index.html", "Runs", [*parts, *damaged, provenance(stamp("transformers"), command)])
 
 
-def describe_group(runs: list[Run], out: Path) -> list[str]:
+def describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str]:
     """Return the parts of a group's section: data, figures, curves, learned angles, and the runs' files."""
     rows = {run.row: titled(run.row) for run in runs}
-    angles = [angles_picture(run.folder, out / file_name(run.group, run.title, "angles"), run.title) for run in runs]
+    angles = [draw_angles(run, out, problems) for run in runs]
     unfinished = [progress(run) for run in runs if not run.results]
     table = as_html(rows, columns_of(runs), list(rows)) + (bullets(unfinished) if unfinished else "")
     return [
@@ -117,6 +133,15 @@ def describe_group(runs: list[Run], out: Path) -> list[str]:
     ]
 
 
+def draw_angles(run: Run, out: Path, problems: list[str]) -> str:
+    """Return the run's learned angles as a figure; a model that cannot be read is a problem, and no more."""
+    try:
+        return angles_picture(run.folder, out / file_name(run.group, run.title, "angles"), run.title)
+    except LrpeError as error:
+        problems.append(f"{run.folder}: its best model cannot be read: {error}")
+        return ""
+
+
 def progress(run: Run) -> str:
     """Say how far a run without results has come."""
     if not run.points:
@@ -126,9 +151,8 @@ def progress(run: Run) -> str:
 
 
 def files_of(run: Run) -> Iterator[str]:
-    config, environment = run.folder / "config.yaml", json.dumps(run.environment, indent=2, ensure_ascii=False)
-    yield folded(f"{run.title}: configuration", preformatted(config.read_text("utf-8")))
-    yield folded(f"{run.title}: environment", preformatted(environment))
+    yield folded(f"{run.title}: configuration", preformatted(run.config))
+    yield folded(f"{run.title}: environment", preformatted(run.environment))
 
 
 def columns_of(runs: list[Run]) -> list[Column]:
@@ -145,7 +169,7 @@ def columns_of(runs: list[Run]) -> list[Column]:
 def judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
     """Return the metric of a group and which way it is better; a run that only just began may not know yet."""
     known = [run for run in runs if run.metric] or runs
-    return known[0].metric, known[0].better
+    return known[0].metric, known[0].about.better
 
 
 def by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:

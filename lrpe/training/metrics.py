@@ -1,6 +1,7 @@
 """metrics.jsonl of a run: a line of figures for each update and each evaluation."""
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from lrpe.errors import LrpeError, require
 from lrpe.training.writing import Lines
 from lrpe.typed import conform, parse_json
 
+TAIL = 2**14  # bytes, which hold many lines
 Line = dict[str, Any]  # the update, a whole number, and figures by name, which are floats
 
 
@@ -29,3 +31,17 @@ def _parse(text: str) -> Line:
     update = line.get("update", math.nan)
     require(update.is_integer() and update >= 0, "it has no number of an update")
     return line | {"update": int(update)}
+
+
+def last_update(folder: Path) -> int:
+    """Return how many updates a run has done, from the end of its metrics, which may be long."""
+    file = folder / "metrics.jsonl"
+    if not file.is_file():
+        return 0
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - TAIL))
+        lines = stream.read().decode(errors="replace").split("\n")
+    for text in reversed(lines):
+        with suppress(LrpeError):  # the first may be cut off, and the last half-written
+            return _parse(text)["update"]
+    return 0

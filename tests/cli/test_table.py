@@ -69,7 +69,7 @@ def test_a_run_writes_on(trained, capsys):
 
 def test_runs_are_listed_with_their_status_and_best_figure(trained, runs, capsys):
     assert main(["runs", "--runs", str(runs)]) == 0
-    assert re.search(r"stdlib/smoke-fair/type2-seed0 +done +3 +perplexity \d", capsys.readouterr().out)
+    assert re.search(r"stdlib/smoke-fair/type2-seed0 +finished +3 +perplexity \d", capsys.readouterr().out)
     assert main(["runs", "--runs", str(runs / "nowhere")]) == 2
     assert "is none: --runs DIR" in capsys.readouterr().err
 
