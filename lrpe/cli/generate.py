@@ -67,17 +67,13 @@ def read_writer(source: Path) -> Any:
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Return transformers' tokeniser of a folder; its files are looked at first, since what it raises names none."""
-    from transformers import AutoTokenizer
+    """Return the tokeniser of a folder, from its tokenizer.json alone: what lies beside it may name code to run."""
+    from transformers import PreTrainedTokenizerFast
 
     from lrpe.data.text.vocabularies import load_tokenizer
-    from lrpe.typed import read_json
 
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        if (folder / name).exists():
-            read_json(folder / name, dict)
-    load_tokenizer(folder)
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    roles = {f"{role}_token": token for role, token in load_tokenizer(folder).names.items()}
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **roles)
 
 
 def find_tokenizer(source: Path) -> Path:

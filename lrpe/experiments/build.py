@@ -84,6 +84,7 @@ def build_model(experiment: Experiment, task: Task, start: Path | None = None) -
 def find_checkpoint(source: Path) -> Checkpoint:
     """Return the checkpoint of a folder, or of a run's ``best`` or ``last``."""
     folder = find_model(source).resolve()  # a link may lead elsewhere tomorrow
+    require((folder / WEIGHTS).is_file(), f"A checkpoint has its weights in {WEIGHTS}; {str(folder)!r} has none.")
     return Checkpoint(str(folder), hash_files(folder / WEIGHTS))
 
 

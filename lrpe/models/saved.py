@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from transformers import GenerationConfig
+
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.pair_classification import LrpeForPairClassification
 from lrpe.models.quiet import quietly
+from lrpe.typed import read_json
 
 CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
 
@@ -24,6 +27,7 @@ def find_model(source: Path) -> Path:
 
 def load_model(folder: Path, **changes: Any) -> Any:
     """The model of a folder, of the class that it was saved from; the changes are fields of its configuration."""
+    require((folder / "config.json").is_file(), f"A model's folder has a config.json; {str(folder)!r} has none.")
     values, _ = LrpeConfig.get_config_dict(folder)
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != "lrpe":  # and code that a folder of another kind may name is not even asked for
@@ -36,6 +40,7 @@ def load_model(folder: Path, **changes: Any) -> Any:
     files = ("model.safetensors", "model.safetensors.index.json")
     there = any((folder / file).is_file() for file in files)
     require(there, f"A model's weights are in {files[0]}, which {str(folder)!r} does not have.")
+    check_generation(folder / "generation_config.json")
     with quietly():
         model, found = CLASSES[name].from_pretrained(
             folder, config=config, ignore_mismatched_sizes=True, output_loading_info=True
@@ -43,3 +48,18 @@ def load_model(folder: Path, **changes: Any) -> Any:
     others = sorted(str(key[0]) for key in found["mismatched_keys"])
     require(not others, f"The weights in {str(folder)!r} have other shapes than its config.json says: {others[:3]}.")
     return model
+
+
+def check_generation(file: Path) -> None:
+    """Refuse settings of generation that transformers, which reads them with the weights, would break on."""
+    if not file.exists():
+        return
+    values = read_json(file, dict[str, Any])
+    try:
+        GenerationConfig.from_dict(values).validate(strict=True)
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:  # as transformers finds it
+        raise LrpeError(f"{str(file)!r} cannot be read: {error}. Remove it, or save the model again.") from error

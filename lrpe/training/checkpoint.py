@@ -119,6 +119,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
 
 def _read_tensors(file: Path) -> dict[str, Tensor]:
+    require(file.is_file(), f"A checkpoint has its weights in {file.name}; {str(file.parent)!r} has none.")
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:

@@ -9,6 +9,7 @@ from lrpe.errors import LrpeError, require
 from lrpe.training.writing import Lines
 from lrpe.typed import conform, parse_json
 
+MOST = 2**53  # updates, which JavaScript can still count, so that pictures can
 TAIL = 2**14  # bytes, which hold many lines
 Line = dict[str, Any]  # the update, a whole number, and figures by name, which are floats
 
@@ -29,7 +30,7 @@ def _parse(text: str) -> Line:
     values = conform(parse_json(text), dict[str, float | None], "")
     line = {name: math.nan if figure is None else figure for name, figure in values.items()}
     update = line.get("update", math.nan)
-    require(update.is_integer() and update >= 0, "it has no number of an update")
+    require(update.is_integer() and 0 <= update < MOST, "it has no number of an update")
     return line | {"update": int(update)}
 
 

@@ -24,8 +24,9 @@ def write_all(stream: BinaryIO, data: bytes) -> None:
 
 
 def _open_here(file: Path) -> int:
-    """Open a file to add to it, but not what a link leads to: a run's folder may be a stranger's."""
-    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    """Open a file to add to it, but not what a link leads to, and no pipe: a run's folder may be a stranger's."""
+    unless = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads would wait
+    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | unless, 0o666)
 
 
 class Growing:
