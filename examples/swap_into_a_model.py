@@ -33,7 +33,7 @@ class InPlaceOfMultihead(nn.Module):
     def __init__(self, replaced: nn.MultiheadAttention, encoding: str):
         super().__init__()
         width, heads, bias = replaced.embed_dim, replaced.num_heads, replaced.in_proj_bias is not None
-        self.attention = lrpe.LinearAttention(width, heads, encoding, summation="bidirectional", bias=bias)
+        self.attention = lrpe.LinearAttention(width, heads, encoding, summation="bidirectional", decay=None, bias=bias)
         self.attention.load_state_dict(projections(replaced), strict=False)
 
     def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, need_weights=False, is_causal=False):

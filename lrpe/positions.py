@@ -1,25 +1,32 @@
-"""Which integer each token gets: in a sequence, from an offset, on a grid, in padded and in packed batches."""
+"""Which integer each token gets: in a sequence, from an offset, on a grid, in padded and in packed batches.
+
+Padding gets no position of its own: real tokens are counted, in each packed sequence from 0. Positions alone do not
+separate packed sequences; attention is told of those by ``cu_seqlens`` or ``sequences``.
+"""
 
 import torch
 from torch import Tensor
 
+from lrpe.arguments import check_count, check_tensor, is_integral
 from lrpe.errors import LrpeError, require
 
 
 def sequence(length: int, offset: int = 0, device: torch.device | str | None = None) -> Tensor:
     """offset, offset + 1, ..., offset + length - 1; shape (length,). The offset may be negative."""
-    if length < 0:
-        raise LrpeError(f"A sequence has a length of 0 or more; got {length}.")
+    check_count("length", length, least=0)
+    check_count("offset", offset, least=-(2**62), most=2**62)
     return torch.arange(offset, offset + length, device=device)
 
 
 def grid(*sizes: int, device: torch.device | str | None = None) -> Tensor:
-    """The cells of a grid in row-major order, one integer an axis; shape (cells, axes).
+    """The cells of a grid in row-major order, one integer per axis; shape (cells, axes).
 
     >>> grid(2, 3).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     """
-    require(len(sizes) > 0 and min(sizes) >= 0, f"A grid has one size or more, each 0 or more; got {sizes}.")
+    require(len(sizes) > 0, "A grid has one size or more; got ().")
+    for axis, size in enumerate(sizes):
+        check_count(f"sizes[{axis}]", size, least=0)
     axes = [torch.arange(size, device=device) for size in sizes]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)
 
@@ -27,13 +34,13 @@ def grid(*sizes: int, device: torch.device | str | None = None) -> Tensor:
 def padded(mask: Tensor) -> Tensor:
     """Positions counted over the real tokens of each row, whichever side the padding is on; (batch, n) -> (batch, n).
 
-    Padding that stands before the first token gets position 0; it is masked out of the attention anyway.
+    Padding has the position of the real token before it, or 0; it is masked out of the attention anyway.
 
     >>> padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])).tolist()
     [[0, 0, 0, 1], [0, 1, 2, 2]]
     """
-    if mask.ndim != 2:
-        raise LrpeError(f"A padding mask has shape (batch, n); got {tuple(mask.shape)}.")
+    check_tensor("mask", mask)
+    require(mask.ndim == 2, lambda: f"A padding mask has shape (batch, n); got {tuple(mask.shape)}.")
     return (mask != 0).long().cumsum(-1).sub(1).clamp(min=0)
 
 
@@ -43,19 +50,22 @@ def packed(cu_seqlens: Tensor) -> Tensor:
     >>> packed(torch.tensor([0, 2, 5])).tolist()
     [0, 1, 0, 1, 2]
     """
-    require(not cu_seqlens.is_floating_point(), f"cu_seqlens are integers; got {cu_seqlens.dtype}.")
+    check_tensor("cu_seqlens", cu_seqlens)
+    require(is_integral(cu_seqlens), lambda: f"cu_seqlens are integers; got {cu_seqlens.dtype}.")
+    require(
+        cu_seqlens.device.type != "meta", "cu_seqlens must hold numbers, which a tensor on the meta device does not."
+    )
     bounds = cu_seqlens.long()
     rises = bounds.ndim == 1 and len(bounds) > 0 and bool(bounds[0] == 0) and bool((bounds.diff() >= 0).all())
-    require(rises, f"cu_seqlens are boundaries 0 = b_0 ≤ b_1 ≤ ... ≤ n; got {cu_seqlens.tolist()}.")
+    require(rises, lambda: f"cu_seqlens are boundaries 0 = b_0 ≤ b_1 ≤ ... ≤ n; got {cu_seqlens.tolist()}.")
     lengths = bounds.diff()
     return torch.arange(int(bounds[-1]), device=bounds.device) - bounds[:-1].repeat_interleave(lengths)
 
 
 def batched(positions: Tensor, axes: int = 1) -> Tensor:
     """Check positions and give them a batch axis: (1 or batch, n), with a last axis of size ``axes`` on a grid."""
-    if not isinstance(positions, Tensor):
-        raise LrpeError(f"Positions are a tensor of integers; got {type(positions).__name__}. See torch.tensor.")
-    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
+    check_tensor("positions", positions)
+    if not is_integral(positions) or positions.dtype == torch.bool:
         raise LrpeError(
             f"Positions are integers until the angle is formed; got {positions.dtype}. "
             "Pass an int64 tensor, such as torch.arange(n)."

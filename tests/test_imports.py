@@ -12,6 +12,7 @@ import pytest
 # order inside as well; in one with none listed the modules may import each other, but not in a circle.
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "arguments": (),
     "positions": (),
     "stamp": (),
     "aligned": (),
@@ -65,7 +66,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "report": (),
     "cli": (),
 }
-CORE = ("errors", "positions", "encodings", "weight_decay", "attention", "api")
+CORE = ("errors", "arguments", "positions", "encodings", "weight_decay", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
 
 ROOT = Path(__file__).parents[1] / "lrpe"

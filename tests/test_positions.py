@@ -47,7 +47,7 @@ def test_packed_sequences_each_count_from_zero(lengths):
     [
         (lambda: positions.sequence(-1), "-1"),
         (lambda: positions.grid(), "()"),
-        (lambda: positions.grid(2, -3), "(2, -3)"),
+        (lambda: positions.grid(2, -3), "sizes[1]=-3"),
         (lambda: positions.padded(torch.ones(3)), "(3,)"),
         (lambda: positions.packed(torch.tensor([1, 2])), "[1, 2]"),
         (lambda: positions.packed(torch.tensor([0, 3, 2])), "[0, 3, 2]"),

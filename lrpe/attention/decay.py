@@ -1,43 +1,76 @@
-"""r, by how much a score fades with every step between query and key; one number a (key) head."""
+"""r, by how much a score fades with every step between query and key; one number per (key) head."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from lrpe.arguments import check_count, check_tensor, has_values
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.precision import Precise
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, require, unknown_name
+
+DecayChoice = str | Tensor | Sequence[float] | None  # a name, one r per key head, or none
 
 
 def spread_decay(heads: int) -> list[float]:
     """r_h = 1 - 2^-(2 + 1.5h): heads that forget within a few tokens beside heads that remember thousands."""
+    check_count("heads", heads, most=2**16)
     return [1 - 2 ** -(2 + 1.5 * h) for h in range(heads)]
+
+
+DECAYS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay}
 
 
 class Decay(Precise):
     """The decay of an attention: its own, or the one that its encoding brings, or none."""
 
-    def __init__(self, r: Tensor | Sequence[float] | None, encoding: PositionalEncoding, key_heads: int):
+    def __init__(self, r: DecayChoice, encoding: PositionalEncoding, key_heads: int):
         super().__init__()
         given = read_decay(r, encoding, key_heads)
         self.r: Tensor | None
         self.register_buffer("r", None if given is None else given.clone().float().to(torch.get_default_device()))
 
 
-def read_decay(r: Tensor | Sequence[float] | None, encoding: PositionalEncoding, key_heads: int) -> Tensor | None:
-    """The decay that is given, checked; or the encoding's."""
-    if r is not None and encoding.decay is not None:
-        raise LrpeError("This encoding brings its own decay; build it with decay=None to give another.")
-    given = encoding.decay if r is None else torch.as_tensor(r, dtype=torch.float64)
-    if given is None:
+def read_decay(r: DecayChoice, encoding: PositionalEncoding, key_heads: int) -> Tensor | None:
+    """The decay that is chosen, checked; or the encoding's."""
+    if r is None and encoding.decay is None:
         return None
     require(
-        given.shape == (key_heads,),
-        lambda: f"A decay has one r a key head, {key_heads} of them; got shape {tuple(given.shape)}.",
+        r is None or encoding.decay is None,
+        "This encoding brings its own decay: pass decay=None beside it, or build it with decay=None.",
     )
-    require(not given.requires_grad, "A decay is fixed: the sums have no gradient for it. Pass decay.detach().")
-    if given.device.type != "meta" and not torch.compiler.is_compiling():
-        inside = bool(((given > 0) & (given <= 1)).all())
-        require(inside, lambda: f"A decay fades, so 0 < r ≤ 1; got {given.tolist()}.")
-    return given
+    require(
+        encoding.axes == 1,
+        f"A decay counts steps along a sequence; this encoding has a grid of {encoding.axes} axes. Pass decay=None.",
+    )
+    return check_decay(encoding.decay if r is None else to_tensor(r, key_heads), key_heads)
+
+
+def to_tensor(r: Any, key_heads: int) -> Tensor:
+    """A decay by name, as a tensor, or as numbers."""
+    if isinstance(r, str):
+        if r not in DECAYS:
+            raise unknown_name("decay", r, DECAYS)
+        return torch.tensor(DECAYS[r](key_heads), dtype=torch.float64)
+    if isinstance(r, Tensor):
+        return r
+    try:
+        return torch.tensor(r, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # whatever torch cannot read as numbers
+        names = ", ".join(map(repr, DECAYS))
+        raise LrpeError(f"decay must be {names}, one number per key head, or None; got {type(r).__name__}.") from None
+
+
+def check_decay(r: Tensor | None, key_heads: int) -> Tensor:
+    check_tensor("decay", r)
+    assert r is not None
+    require(
+        r.shape == (key_heads,) and r.is_floating_point(),
+        lambda: f"A decay has one r per key head, {key_heads} of them; got {r.dtype} of shape {tuple(r.shape)}.",
+    )
+    require(not r.requires_grad, "A decay is fixed: the sums have no gradient for it. Pass decay.detach().")
+    if has_values(r):
+        require(bool(((r > 0) & (r <= 1)).all()), lambda: f"A decay fades, so 0 < r ≤ 1; got {r.tolist()}.")
+    return r

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lrpe.arguments import check_real, check_tensor
 from lrpe.attention.tokens import Tokens, place
 from lrpe.errors import require
 
@@ -84,6 +85,8 @@ class ReservedState:
 
     def extend(self, new: KeyValueState) -> "ReservedState":
         """This state after further tokens."""
+        if new.keys.shape[2] == 0:
+            return self
         place = slice(self.length, self.length + new.keys.shape[2])
         if place.stop > self.room:
             self.__init__(KeyValueState(self.keys, self.values, self.positions, self.mask), 2 * place.stop)
@@ -93,7 +96,8 @@ class ReservedState:
         self.all_positions[:, place] = new.positions
         if self.all_masks is not None:
             self.all_masks[:, place] = real_tokens(new)
-        self.length, self.next = place.stop, torch.maximum(self.next, new.position)
+        self.length = place.stop
+        self.next = new.position if new.mask is None else torch.where(new.mask.any(-1), new.position, self.next)
         return self
 
     def select(self, rows: Tensor) -> "ReservedState":
@@ -103,6 +107,20 @@ class ReservedState:
 
 
 KeyValues = KeyValueState | ReservedState
+
+
+def check_parts(state: KeyValues, x: Tensor) -> None:
+    """Check that a state is made of such tensors as a layer makes of x, whatever its sizes."""
+    check_real("state.keys", state.keys, x)
+    check_real("state.values", state.values, x)
+    check_tensor("state.positions", state.positions, x)
+    shape, dtype = tuple(state.positions.shape), state.positions.dtype
+    integers = len(shape) == 2 and dtype == torch.long
+    require(integers, lambda: f"state.positions are int64 of shape (batch, tokens); got {dtype} of shape {shape}.")
+    if state.mask is not None:
+        check_tensor("state.mask", state.mask, x)
+        fits = tuple(state.mask.shape) == shape and state.mask.dtype == torch.bool
+        require(fits, lambda: f"state.mask is bool of shape {shape}; got {state.mask}.")
 
 
 def first_state(k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:

@@ -1,21 +1,22 @@
 """The vanilla attention layer, with the encodings of linear attention or with scores in canonical form."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from lrpe.attention.decay import Decay
+from lrpe.arguments import check_count, check_rate, check_tensor, is_number
+from lrpe.attention.attend import check_cross
+from lrpe.attention.decay import Decay, DecayChoice
 from lrpe.attention.features import tables_for
-from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, first_state
-from lrpe.attention.layer import AttentionLayer, Heads, choose_encoding
+from lrpe.attention.inputs import read_step_mask
+from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, check_parts, first_state
+from lrpe.attention.layer import AttentionLayer, EncodingChoice, Heads, choose_encoding, hide_both
+from lrpe.attention.recommended import RECOMMENDED
 from lrpe.attention.softmax_sum import Sight, each_query, fading, product_sum, score_sum
 from lrpe.attention.summation import Summation, choose_summation
-from lrpe.attention.tokens import Tokens, place, read_tokens
+from lrpe.attention.tokens import Tokens, place, read_sides, read_tokens
 from lrpe.encodings.canonical import CanonicalForm
-from lrpe.encodings.config import EncodingConfig
-from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.instances import FamilyForm
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, require
@@ -36,7 +37,8 @@ class SoftmaxAttention(AttentionLayer):
         head_dim: of queries and keys; width / heads if None.
         value_dim: of values; head_dim if None.
         summation: "causal" or "bidirectional".
-        decay: r, one number a key head, or None; an encoding may bring its own.
+        decay: "spread" (see ``spread_decay``), one r per key head, or None, the default: a softmax forgets by itself,
+            and a decay makes it form an n × n bias. An encoding may bring its own.
         bias: of the projections.
         qkv_bias: of those to queries, keys and values; as ``bias`` if None.
         dropout: of the output.
@@ -45,8 +47,9 @@ class SoftmaxAttention(AttentionLayer):
 
     >>> attention = SoftmaxAttention(64, heads=4, encoding="type2")
     >>> x = torch.randn(2, 10, 64)
-    >>> y, state = attention.prefill(x[:, :9])
-    >>> last, state = attention.step(x[:, 9], state)
+    >>> with torch.inference_mode():
+    ...     y, state = attention.prefill(x[:, :9])
+    ...     last, state = attention.step(x[:, 9], state)
     >>> torch.allclose(last, attention(x)[:, 9], atol=1e-5)
     True
     """
@@ -55,12 +58,12 @@ class SoftmaxAttention(AttentionLayer):
         self,
         width: int,
         heads: int,
-        encoding: str | EncodingConfig | PositionalEncoding | CanonicalForm = "none",
+        encoding: EncodingChoice | CanonicalForm = RECOMMENDED.encoding,
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,
         summation: str | Summation = "causal",
-        decay: Tensor | Sequence[float] | None = None,
+        decay: DecayChoice = None,
         bias: bool = True,
         qkv_bias: bool | None = None,
         dropout: float = 0.0,
@@ -69,8 +72,11 @@ class SoftmaxAttention(AttentionLayer):
     ):
         sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
         super().__init__(sizes, bias, qkv_bias, dropout)
-        require(0 <= attention_dropout < 1, f"A dropout p has 0 ≤ p < 1; got attention_dropout={attention_dropout}.")
-        require(scale is None or math.isfinite(scale), f"The scale of scores is a finite number; got scale={scale}.")
+        check_rate("attention_dropout", attention_dropout)
+        require(
+            scale is None or (is_number(scale) and abs(scale) < math.inf),
+            lambda: f"scale must be a finite number or None; got scale={scale!r}.",
+        )
         self.form = encoding if isinstance(encoding, CanonicalForm) else None
         require(
             self.form is None or self.form.head_dim == sizes.head_dim,
@@ -80,10 +86,6 @@ class SoftmaxAttention(AttentionLayer):
         named = "none" if isinstance(encoding, CanonicalForm) else encoding
         self.encoding = choose_encoding(named, sizes.head_dim, sizes.key_heads)
         self.decay = Decay(decay, self.encoding, sizes.key_heads)
-        require(
-            self.decay.r is None or self.encoding.axes == 1,
-            f"A decay counts steps along a sequence; this encoding has a grid of {self.encoding.axes} axes.",
-        )
         self.causal, self.attention_dropout = choose_summation(summation).causal, attention_dropout
         self.scale = self.own_scale() if scale is None else scale
         self.scale *= (self.form.encoding if isinstance(self.form, FamilyForm) else self.encoding).score_scale
@@ -108,19 +110,12 @@ class SoftmaxAttention(AttentionLayer):
         The arguments are those of ``LinearAttention``.
         """
         self.check_inputs(x, x if context is None else context)
-        tokens = read_tokens(x, self.encoding.axes, positions, mask, sequences, cu_seqlens)
+        told = (positions, mask, sequences, cu_seqlens, context_positions, context_mask)
+        tokens, key_tokens = read_sides(x, context, self.encoding.axes, *told, causal=self.causal)
         if context is None:
-            given = context_positions is not None or context_mask is not None
-            require(not given, "context_positions and context_mask speak of a context; none was given.")
             return self.attend(x, x, tokens, tokens)[0]
-        packed = sequences is not None or cu_seqlens is not None
-        require(not packed, "Packed sequences attend to themselves, not to a context.")
-        require(not self.causal, "Cross-attention puts no order between queries and keys: its sum is bidirectional.")
-        near = self.decay.r is None
-        require(near, "A decay counts steps between tokens of one sequence; cross-attention has none.")
-        return self.attend(
-            x, context, tokens, read_tokens(context, self.encoding.axes, context_positions, context_mask)
-        )[0]
+        check_cross(self.causal, self.decay.r)
+        return self.attend(x, context, tokens, key_tokens)[0]
 
     def prefill(
         self,
@@ -136,20 +131,22 @@ class SoftmaxAttention(AttentionLayer):
         self.check_inputs(x, x)
         if state is not None:
             self.check_state(state, x)
-        tokens = read_tokens(x, axes, positions, mask, state=state)
+        tokens = read_tokens(x, axes, positions, mask, state=state, causal=True)
         out, after = self.attend(x, x, tokens, tokens, state)
         assert after is not None
         return out, after
 
     def step(self, x: Tensor, state: KeyValues, mask: Tensor | None = None) -> tuple[Tensor, KeyValues]:
-        """One token a row, (batch, width) -> (batch, width), and the state after it. A masked row adds padding."""
+        """One token per row, (batch, width) -> (batch, width), and the state after it. A masked row adds padding."""
         require(state is not None, "A step goes on from a state; make one by prefill(x) or initial_state(batch).")
-        require(x.ndim == 2, lambda: f"A step takes one token a row, (batch, width); got {tuple(x.shape)}.")
-        out, state = self.prefill(x[:, None], state, mask=None if mask is None else mask[:, None])
+        check_tensor("x", x)
+        require(x.ndim == 2, lambda: f"A step takes one token per row, (batch, width); got {tuple(x.shape)}.")
+        out, state = self.prefill(x[:, None], state, mask=read_step_mask(mask))
         return out[:, 0], state
 
     def initial_state(self, batch: int) -> KeyValueState:
         """The state of no token."""
+        check_count("batch", batch, least=0)
         like, rows = self.o_proj.weight, (batch, self.sizes.key_heads, 0)
         return KeyValueState(
             like.new_zeros(*rows, self.encoding.feature_dim),
@@ -160,29 +157,39 @@ class SoftmaxAttention(AttentionLayer):
 
     def reserve(self, batch: int, room: int) -> ReservedState:
         """The state of no token, with memory for ``room`` of them: further tokens are written into it, not copied."""
+        check_count("room", room, least=0)
         return ReservedState(self.initial_state(batch), room)
 
     def check_state(self, state: KeyValues, x: Tensor) -> None:
         if not isinstance(state, KeyValues):
             raise LrpeError(f"Softmax attention goes on from a KeyValueState; got {type(state).__name__}.")
-        m = state.positions.shape[-1]
-        rows = (x.shape[0], self.sizes.key_heads, m)
-        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (x.shape[0], m)]
+        check_parts(state, x)
+        rows = (x.shape[0], self.sizes.key_heads, state.positions.shape[1])
+        expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (rows[0], rows[2])]
         found = [tuple(tensor.shape) for tensor in (state.keys, state.values, state.positions)]
         require(
-            found == expected, lambda: f"The state of this layer after {m} tokens has shapes {expected}; got {found}."
+            found == expected, lambda: f"This layer's state of {rows[2]} tokens has shapes {expected}; got {found}."
         )
-        require(state.keys.device == x.device, f"The state lives where x does; got {state.keys.device} and {x.device}.")
 
     def attend(
-        self, x: Tensor, context: Tensor, tokens: Tokens, context_tokens: Tokens, state: KeyValues | None = None
+        self,
+        x: Tensor,
+        context: Tensor,
+        tokens: Tokens,
+        context_tokens: Tokens,
+        state: KeyValues | None = None,
+        wants_state: bool = True,
     ) -> tuple[Tensor, KeyValues | None]:
-        """Attention of tokens that were read; and if it is causal, the state after them."""
+        """Attention of tokens that were read; and if it is causal, the state after them, which costs nothing."""
         if state is not None:
             self.check_state(state, x)
-        q, k, v = self.project(x, context)
+        q, k, v = self.project(*hide_both(x, context, tokens.mask, context_tokens.mask))
         table, key_table = tables_for(self.encoding, tokens, context_tokens, q, k)
         q, k = self.encoding.query(q, table), self.encoding.key(k, key_table)
+        require(
+            state is None or (state.keys.dtype == k.dtype and state.values.dtype == v.dtype),
+            lambda: f"The state holds {state and state.keys.dtype}, and the layer makes {k.dtype} of x.",
+        )
         if not self.causal:
             return self.join(self.weigh(q, k, v, tokens, context_tokens)), None
         after = first_state(k, v, tokens) if state is None else state.extend(first_state(k, v, tokens))

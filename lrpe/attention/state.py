@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lrpe.arguments import check_real, check_tensor
 from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.errors import LrpeError
@@ -34,6 +35,9 @@ def check_kind(state: Any) -> None:
             f"Linear attention goes on from a DecodingState, made by prefill(x) or initial_state(batch); got "
             f"{type(state).__name__}."
         )
+    check_real("state.S", state.S)
+    check_real("state.z", state.z)
+    check_tensor("state.position", state.position)
 
 
 @in_full_precision

@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from lrpe.arguments import check_count
 from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.quadratic import quadratic_sum
 from lrpe.encodings.precision import compute_dtype
-from lrpe.errors import require, unknown_name
+from lrpe.errors import LrpeError, require, unknown_name
 
 
 class Start(NamedTuple):
@@ -51,7 +52,7 @@ class Causal(Summation):
     causal = True
 
     def __post_init__(self):
-        require(self.chunk >= 1, f"A chunk has one token or more; got chunk={self.chunk}.")
+        check_count("chunk", self.chunk)
 
     def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
         S, z, gap = start or (None, None, None)
@@ -66,7 +67,7 @@ class Bidirectional(Summation):
     causal = False
 
     def __post_init__(self):
-        require(self.chunk >= 1, f"A chunk has one token or more; got chunk={self.chunk}.")
+        check_count("chunk", self.chunk)
 
     def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
         require(start is None, "A bidirectional sum sees every key at once, so it goes on from no state.")
@@ -114,6 +115,8 @@ def choose_summation(choice: str | Summation) -> Summation:
     """A summation by name, or the object itself."""
     if isinstance(choice, Summation):
         return choice
+    if not isinstance(choice, str):
+        raise LrpeError(f"A summation is a name or a Summation; got {type(choice).__name__}.")
     if choice not in SUMMATIONS:
-        raise unknown_name("summation", str(choice), SUMMATIONS)
+        raise unknown_name("summation", choice, SUMMATIONS)
     return SUMMATIONS[choice]()

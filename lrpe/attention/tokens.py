@@ -5,8 +5,10 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from lrpe.errors import LrpeError, require
-from lrpe.positions import batched, packed, padded
+from lrpe.arguments import check_tensor, has_values
+from lrpe.attention.inputs import begins, number_sequences, read_mask, read_positions, read_sequences
+from lrpe.errors import require
+from lrpe.positions import padded
 
 
 class Tokens(NamedTuple):
@@ -15,7 +17,7 @@ class Tokens(NamedTuple):
     positions: Tensor | None  # (batch or 1, n) int64, or (batch or 1, n, axes) on a grid
     mask: Tensor | None  # (batch, n) bool
     sequences: Tensor | None  # (batch or 1, n) int64: 0, 1, ... in the order in which they come
-    bounds: tuple[int, ...] | None = None  # where packed sequences begin and end, if cu_seqlens told
+    bounds: Tensor | None = None  # (sequences + 1,) int64: where they begin and end, if cu_seqlens says so
     gap: Tensor | None = None  # (batch,): how far the state that they go on from stands before them; 1 if None
     next: Tensor | None = None  # (batch,): one past the position of each row's last real token
 
@@ -67,40 +69,66 @@ def read_tokens(
     cu_seqlens: Tensor | None = None,
     state: Standing | None = None,
     decays: bool = False,
+    causal: bool = False,
 ) -> Tokens:
     """Check what a caller says of the n tokens of x (batch, ..., n, d), and fill in the positions that follow.
 
-    ``decays`` says whether a decay counts steps by these positions, which then never fall.
+    ``decays`` says whether a decay counts steps by these positions, ``causal`` whether tokens see none after them.
     """
-    batch, n = x.shape[0], x.shape[-2]
+    counts = state is not None or decays
     require(
-        axes == 1 or (state is None and not decays),
+        axes == 1 or not counts,
         f"A decay and a state count steps along a sequence; this encoding has a grid of {axes} axes.",
     )
     mask = None if mask is None else read_mask(mask, x)
+    bounds = None
     if cu_seqlens is not None:
-        require(
-            sequences is None, "Packed sequences are told by cu_seqlens or by sequence numbers; pass one of the two."
-        )
-        require(batch == 1, lambda: f"cu_seqlens cut one row into sequences, so the batch is 1; got {batch} rows.")
-        sequences = number_sequences(cu_seqlens, x)
+        require(sequences is None, "cu_seqlens and sequences both tell packed sequences apart; pass one of the two.")
+        sequences, bounds = number_sequences(cu_seqlens, x), cu_seqlens.long()
     if sequences is not None:
         sequences = read_sequences(sequences, x)
         require(state is None, "A state goes on with one sequence; packed sequences start anew. Pass one of the two.")
-        positions = restart(sequences) if positions is None else positions
     if state is not None:
         check_standing(state, x)
-    if positions is not None:
-        positions = read_positions(positions, x, axes)
-        if not torch.compiler.is_compiling():
-            check_order(Tokens(positions, mask, sequences), state, decays)
-    elif mask is None:
-        return following(state, x)
-    else:
-        positions = padded(mask) if state is None else padded(mask) + state.position[:, None]
-    tokens = Tokens(positions, mask, sequences, None if cu_seqlens is None else tuple(cu_seqlens.tolist()))
-    gap = None if state is None or n == 0 or not decays else gap_after(state, tokens)
-    return tokens._replace(gap=gap, next=next_position(tokens, x, state))
+    given = Tokens(None if positions is None else read_positions(positions, x, axes), mask, sequences, bounds)
+    if x.shape[-2] == 0:
+        return no_tokens(given, state, x)
+    check_order(given, axes, state, decays, causal)
+    untold = given.positions is None and mask is None and sequences is None
+    return following(state, x) if untold else fill_in(given, state, x, decays)
+
+
+def read_sides(
+    x: Tensor,
+    context: Tensor | None,
+    axes: int,
+    positions: Tensor | None,
+    mask: Tensor | None,
+    sequences: Tensor | None,
+    cu_seqlens: Tensor | None,
+    context_positions: Tensor | None,
+    context_mask: Tensor | None,
+    state: Standing | None = None,
+    decays: bool = False,
+    causal: bool = False,
+) -> tuple[Tokens, Tokens]:
+    """The tokens of the queries and of the keys: one and the same, unless there is a context to attend to."""
+    if context is None:
+        told = context_positions is not None or context_mask is not None
+        require(not told, "context_positions and context_mask are of a context; none was given.")
+        tokens = read_tokens(x, axes, positions, mask, sequences, cu_seqlens, state, decays, causal)
+        return tokens, tokens
+    packed = sequences is not None or cu_seqlens is not None
+    require(not packed and state is None, "Packed sequences and states attend to themselves, not to a context.")
+    return read_tokens(x, axes, positions, mask), read_tokens(context, axes, context_positions, context_mask)
+
+
+def no_tokens(given: Tokens, state: Standing | None, x: Tensor) -> Tokens:
+    """What there is to say of 0 tokens: a grid's positions, the number of packed sequences, where a state stands."""
+    stays = following(state, x)
+    return stays._replace(
+        positions=given.positions if stays.positions is None else stays.positions, bounds=given.bounds
+    )
 
 
 def following(state: Standing | None, x: Tensor) -> Tokens:
@@ -112,32 +140,54 @@ def following(state: Standing | None, x: Tensor) -> Tokens:
     return Tokens(positions, None, None, next=state.position + n)
 
 
+def fill_in(given: Tokens, state: Standing | None, x: Tensor, decays: bool) -> Tokens:
+    """The tokens with positions that were not given, with the gap to the state, and with the next position."""
+    tokens = given
+    if tokens.positions is None:
+        counted = count_real(given, x)
+        tokens = given._replace(positions=counted if state is None else counted + state.position[:, None])
+    gap = gap_after(state, tokens) if state is not None and decays else None
+    return tokens._replace(gap=gap, next=next_position(tokens, x, state))
+
+
+def count_real(tokens: Tokens, x: Tensor) -> Tensor:
+    """Positions from 0 on that count the real tokens of each sequence, (batch or 1, n): padding counts nowhere.
+
+    Padding has the position of the real token before it in its sequence, or 0.
+    """
+    mask = torch.ones(1, x.shape[-2], dtype=torch.bool, device=x.device) if tokens.mask is None else tokens.mask
+    if tokens.sequences is None:
+        return padded(mask)
+    real = mask.long()
+    count = real.cumsum(-1)
+    before = torch.where(begins(tokens.sequences), count - real, 0).cummax(-1).values  # of all earlier sequences
+    return (count - 1 - before).clamp(min=0)
+
+
 def check_standing(state: Standing, x: Tensor) -> None:
     batch, place = x.shape[0], state.position
+    check_tensor("state.position", place)
     require(
-        place.shape == (batch,) and place.device == x.device,
+        place.shape == (batch,) and place.device == x.device and place.dtype == torch.long,
         lambda: (
-            f"The state has one position for each of {batch} rows on {x.device}; got shape {tuple(place.shape)} on "
-            f"{place.device}."
+            f"The state has one position for each of {batch} rows, int64 on {x.device}; got {place.dtype} of shape "
+            f"{tuple(place.shape)} on {place.device}."
         ),
     )
 
 
 def gap_after(state: Standing, tokens: Tokens) -> Tensor:
-    """How far the state stands before the first token: 1 if they follow one another; 0 if that token is padding."""
-    positions = tokens.clock()
-    assert positions is not None  # read_tokens gives positions whenever there is a state
-    since = positions[:, 0] - state.position + 1
-    return since if tokens.mask is None else since.clamp(min=0)
+    """How far the state stands before the first token: 1 if they follow one another, 0 if no token is real."""
+    clock = tokens.clock()
+    assert clock is not None  # fill_in gives positions first
+    since = clock[:, 0] - state.position + 1
+    return since if tokens.mask is None else torch.where(tokens.mask.any(-1), since, 0)
 
 
 def next_position(tokens: Tokens, x: Tensor, state: Standing | None) -> Tensor:
     """One past the position of the last sequence's last real token, (batch,); where there is none, where it was."""
-    batch, n = x.shape[0], x.shape[-2]  # not len(x), which an exporter takes for a constant
+    batch = x.shape[0]  # not len(x), which an exporter takes for a constant
     assert tokens.positions is not None
-    before = torch.zeros(batch, dtype=torch.long, device=x.device) if state is None else state.position
-    if n == 0:
-        return before
     place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
     if tokens.mask is None and tokens.sequences is None:
         return place.amax(-1).expand(batch) + 1
@@ -146,55 +196,40 @@ def next_position(tokens: Tokens, x: Tensor, state: Standing | None) -> Tensor:
         place = place.masked_fill(~tokens.mask, nowhere)
     if tokens.sequences is not None:
         place = place.masked_fill(tokens.sequences != tokens.sequences[:, -1:], nowhere)
+    before = torch.zeros(batch, dtype=torch.long, device=x.device) if state is None else state.position
     last = place.amax(-1)
     return torch.where(last == nowhere, before, last + 1)
 
 
-def read_mask(mask: Tensor, x: Tensor) -> Tensor:
-    batch, n = x.shape[0], x.shape[-2]
-    same_device("A mask lives", mask, x)
-    if mask.is_floating_point() or tuple(mask.shape) != (batch, n):
-        raise LrpeError(
-            f"A key padding mask has shape (batch, n) = ({batch}, {n}) and is True (or 1) for real tokens; "
-            f"got {mask.dtype} of shape {tuple(mask.shape)}. An n × n mask would need the scores that are never formed."
-        )
-    return mask != 0
-
-
-def read_positions(positions: Tensor, x: Tensor, axes: int) -> Tensor:
-    batch, n = x.shape[0], x.shape[-2]
-    same_device("Positions live", positions, x)
-    positions = batched(positions, axes)
-    require(
-        positions.shape[0] in (1, batch) and positions.shape[1] == n,
-        lambda: f"Positions have shape ({n},) or ({batch}, {n}); got {tuple(positions.shape)}.",
-    )
-    return positions
-
-
-def check_order(tokens: Tokens, state: Standing | None, decays: bool) -> None:
-    """Positions lie beyond the state's; and they never fall within a sequence if a decay reads them as a clock."""
+def check_order(tokens: Tokens, axes: int, state: Standing | None, decays: bool, causal: bool) -> None:
+    """Check that given positions lie beyond the state's, and do not fall where their order has a meaning."""
     positions = tokens.positions
-    assert positions is not None
+    if positions is None or axes > 1 or not has_values(positions):
+        return
     real = torch.ones_like(positions, dtype=torch.bool) if tokens.mask is None else tokens.mask
-    if state is not None and positions.numel() > 0:
-        first = torch.where(real, positions, torch.iinfo(torch.long).max).amin(-1)
-        require(
-            bool((first >= state.position).all()),
-            lambda: (
-                f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
-                f"{first.tolist()}."
-            ),
-        )
-    if decays and positions.shape[1] > 1:
+    if state is not None:
+        check_beyond(state, positions, real)
+    if decays or (causal and tokens.sequences is None):
         falls = falls_of(positions.expand(real.shape), real, tokens.sequences)
         require(
             not bool(falls.any()),
             lambda: (
-                "A decay counts steps from key to query, so positions never fall within a sequence; they do at (row, "
-                f"token) {tuple(falls.nonzero()[0].tolist())}. Put the tokens in the order of their positions."
+                "Positions never fall within a sequence where attention is causal or decays; they do at (row, token) "
+                f"{tuple(falls.nonzero()[0].tolist())}. Positions alone do not separate packed sequences: pass "
+                "sequences or cu_seqlens."
             ),
         )
+
+
+def check_beyond(state: Standing, positions: Tensor, real: Tensor) -> None:
+    first = torch.where(real, positions, torch.iinfo(torch.long).max).amin(-1)
+    require(
+        bool((first >= state.position).all()),
+        lambda: (
+            f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
+            f"{first.tolist()}."
+        ),
+    )
 
 
 def falls_of(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
@@ -203,44 +238,3 @@ def falls_of(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tenso
     height = positions if sequences is None else positions + span * sequences  # each sequence above the one before
     lowest = torch.iinfo(torch.long).min
     return (height.masked_fill(~real, lowest).cummax(-1).values > height) & real
-
-
-def same_device(what: str, given: Tensor, x: Tensor) -> None:
-    require(given.device == x.device, f"{what} where x does; got {given.device} and {x.device}.")
-
-
-def read_sequences(sequences: Tensor, x: Tensor) -> Tensor:
-    """Number the sequences anew, in the order in which they come: a number that comes back is another sequence."""
-    batch, n = x.shape[0], x.shape[-2]
-    same_device("Sequence numbers live", sequences, x)
-    sequences = sequences[None] if sequences.ndim == 1 else sequences
-    require(
-        not sequences.is_floating_point() and sequences.shape[0] in (1, batch) and sequences.shape[1:] == (n,),
-        lambda: (
-            f"Sequence numbers are integers of shape ({n},) or ({batch}, {n}); got {sequences.dtype} of shape "
-            f"{tuple(sequences.shape)}."
-        ),
-    )
-    return begins(sequences).long().cumsum(-1) - 1
-
-
-def number_sequences(cu_seqlens: Tensor, x: Tensor) -> Tensor:
-    """Boundaries -> the number of its sequence for each token, (1, n)."""
-    n = x.shape[-2]
-    same_device("cu_seqlens live", cu_seqlens, x)
-    packed(cu_seqlens)  # checks them
-    require(int(cu_seqlens[-1]) == n, f"cu_seqlens end with the number of tokens, {n}; got {int(cu_seqlens[-1])}.")
-    lengths = cu_seqlens.long().diff()
-    return torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)[None]
-
-
-def restart(sequences: Tensor) -> Tensor:
-    """Positions that start at 0 wherever the sequence number changes; (batch, n) -> (batch, n)."""
-    place = torch.arange(sequences.shape[-1], device=sequences.device).expand(sequences.shape)
-    return place - torch.where(begins(sequences), place, 0).cummax(-1).values
-
-
-def begins(sequences: Tensor) -> Tensor:
-    """Whether a token is the first of its sequence; (batch, n) -> (batch, n)."""
-    first = torch.ones_like(sequences[:, :1], dtype=torch.bool)
-    return torch.cat([first, sequences[:, 1:] != sequences[:, :-1]], 1)

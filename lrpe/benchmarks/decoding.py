@@ -37,7 +37,7 @@ def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) ->
             return step_sum(q, k, v, Frame(), S)
 
         def whole(state: DecodingState = state):
-            return linear_attention(q, k, v, encode, phi, normalizer, summation, state=state)
+            return linear_attention(q, k, v, encode, phi, normalizer, summation, decay=None, state=state)
 
         at = f"context {context}"
         yield compare("decoding step ÷ SDPA with a static cache", at, goal, step, softmax, rounds)

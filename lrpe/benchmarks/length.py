@@ -143,7 +143,7 @@ def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
         for start in range(0, q.shape[2], segment):
             cut = slice(start, start + segment)
             piece = (q[:, :, cut], k[:, :, cut], v[:, :, cut])
-            out[:, :, cut], state = linear_attention(*piece, encode, PHI, NORMALIZER, Causal(), state=state)
+            out[:, :, cut], state = linear_attention(*piece, encode, PHI, NORMALIZER, Causal(), decay=None, state=state)
         return out
 
     return attend
@@ -151,7 +151,7 @@ def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
 
 def in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear_attention(q, k, v, encode, PHI, NORMALIZER, summation)[0]
+        return linear_attention(q, k, v, encode, PHI, NORMALIZER, summation, decay=None)[0]
 
     return attend
 

@@ -30,10 +30,12 @@ class Block(GradientCheckpointingLayer):
         self.feed_forward_norm = norm(config.hidden_size, eps=config.norm_eps)
         self.drop_path = DropPath(config.drop_path_rate)
 
-    def forward(self, x: Tensor, tokens: Tokens, state: State | None = None) -> tuple[Tensor, State | None]:
-        """(batch, n, width) -> the same, and the state after these tokens if attention is causal."""
+    def forward(
+        self, x: Tensor, tokens: Tokens, state: State | None = None, wants_state: bool = True
+    ) -> tuple[Tensor, State | None]:
+        """(batch, n, width) -> the same, and the state after these tokens if attention is causal and it is wanted."""
         y = self.attention_norm(x, tokens.mask) if self.pre else x
-        y, after = self.attention.attend(y, y, tokens, tokens, state)  # type: ignore[arg-type]  # each its own state
+        y, after = self.attention.attend(y, y, tokens, tokens, state, wants_state)  # type: ignore[arg-type]  # each its own state
         x = x + self.drop_path(y)
         x = x if self.pre else self.attention_norm(x, tokens.mask)
         x = x + self.drop_path(self.feed_forward(self.feed_forward_norm(x, tokens.mask) if self.pre else x))

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from lrpe.attention.decay import spread_decay
+from lrpe.attention.recommended import RECOMMENDED
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name
@@ -72,10 +73,10 @@ class LrpeConfig(PreTrainedConfig):
         intermediate_size: int = 2048,
         max_position_embeddings: int = 2048,
         attention: str | list[str] = "linear",
-        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = "type2",
-        feature_map: str = "elu+1",
-        normalizer: str = "plain",
-        decay: str | list[float] | None = "spread",
+        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = RECOMMENDED.encoding,
+        feature_map: str = RECOMMENDED.feature_map,
+        normalizer: str = RECOMMENDED.normalizer,
+        decay: str | list[float] | None = RECOMMENDED.decay,
         causal: bool | None = None,
         absolute_positions: str | None = None,
         position_layout: str = "sequence",

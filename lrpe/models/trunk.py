@@ -152,7 +152,8 @@ class LrpeModel(LrpePreTrainedModel):
         states = self.start(cache, x.shape[0])
         decays = any(block.attention.decay.r is not None for block in self.layers)
         axes = self.config.position_axes
-        tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], decays)
+        causal = bool(self.config.causal) and pixel_values is None  # patches may stand in any order
+        tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], decays, causal)
         x = x if self.absolute is None else self.absolute(x, place(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
         x, seen = self.run(self.dropout(x), tokens, states, cache)
@@ -167,7 +168,7 @@ class LrpeModel(LrpePreTrainedModel):
         seen = []
         for index, block in enumerate(self.layers):
             seen.append(x)
-            x, after = block(x, tokens, states[index])
+            x, after = block(x, tokens, states[index], cache is not None)
             if cache is not None:
                 cache.of_layers[index].keep(after, x.shape[1])
         return (x if self.norm is None else self.norm(x, tokens.mask)), seen

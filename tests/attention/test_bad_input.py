@@ -30,7 +30,7 @@ BUILT = {
     "an encoding of another kind": ({"encoding": 3}, r"got int"),
     "an unknown encoding": ({"encoding": "ropes"}, r"no encoding named 'ropes'.*'rope'"),
     "an unknown summation": ({"summation": "causl"}, r"no summation named 'causl'.*'causal'"),
-    "a decay too short": ({"decay": [0.9]}, r"2 of them; got shape \(1,\)"),
+    "a decay too short": ({"decay": [0.9]}, r"2 of them; got torch.float64 of shape \(1,\)"),
     "a decay that grows": ({"decay": [0.9, 1.5]}, r"0 < r ≤ 1; got \[0.9, 1.5\]"),
     "a decay of 0": ({"decay": [0.9, 0.0]}, r"0 < r ≤ 1"),
     "a decay that is no number": ({"decay": [0.9, float("nan")]}, r"0 < r ≤ 1"),
@@ -63,7 +63,7 @@ CALLED = {
     "a mask of one row": (lambda: layer()(X, mask=torch.ones(1, 5).bool()), r"\(2, 5\).*got.*\(1, 5\)"),
     "a step's mask of pairs": (
         lambda: layer().step(X[:, 0], state(), torch.ones(2, 1, 1, 1).bool()),
-        r"\(2, 1, 1, 1, 1\)",
+        r"one entry per row, \(batch,\); got \(2, 1, 1, 1\)",
     ),
     "float positions": (lambda: layer()(X, positions=torch.arange(5.0)), r"torch.float32"),
     "positions of another length": (lambda: layer()(X, positions=torch.arange(4)), r"\(5,\) or \(2, 5\); got \(1, 4\)"),
@@ -149,7 +149,11 @@ FUNCTION = {
     "keys of one row": ((Q, Q[:1], Q[:1]), {}, r"\(1, 4, 5, 6\)"),
     "key heads that divide nothing": ((Q, Q[:, :3], Q[:, :3]), {}, r"\(2, 3, 5, 6\)"),
     "an encoding for another size": ((Q, Q, Q), {"encoding": encoding("rope", 4)}, r"head_dim=4; got \(2, 4, 5, 6\)"),
-    "a decay too long": ((Q, Q[:, :2], Q[:, :2]), {"decay": [0.9] * 4}, r"2 of them; got shape \(4,\)"),
+    "a decay too long": (
+        (Q, Q[:, :2], Q[:, :2]),
+        {"decay": [0.9] * 4},
+        r"2 of them; got torch.float64 of shape \(4,\)",
+    ),
     "a decay that grows": ((Q, Q, Q), {"decay": [1.5] * 4}, r"0 < r ≤ 1"),
     "a state of one row": (
         (Q, Q, Q),
@@ -161,11 +165,25 @@ FUNCTION = {
         {"state": DecodingState(torch.zeros(2, 1, 6, 6), torch.zeros(2, 1, 6), torch.zeros(2).long())},
         r"\(2, 4, 6, 6\).*got.*\(2, 1, 6, 6\)",
     ),
-    "positions of a context": (
+    "keys of another length": (
         (Q[:, :, :3], Q, Q),
-        {"positions": torch.arange(3), "summation": "bidirectional"},
-        r"5 keys for 3 queries are a context",
+        {"summation": "bidirectional", "decay": None},
+        r'3 queries and 5 keys. Pass attention="cross"',
     ),
+    "positions of no context": ((Q, Q, Q), {"context_positions": torch.arange(5)}, r"none was given"),
+    "a context under a causal sum": ((Q, Q, Q), {"attention": "cross", "decay": None}, r"its sum is bidirectional"),
+    "a context that decays": (
+        (Q, Q, Q),
+        {"attention": "cross", "summation": "bidirectional"},
+        r"cross-attention has none. Pass decay=None",
+    ),
+    "a packed context": (
+        (Q, Q, Q),
+        {"attention": "cross", "summation": "bidirectional", "decay": None, "sequences": torch.zeros(5).long()},
+        r"attend to themselves",
+    ),
+    "an unknown attention": ((Q, Q, Q), {"attention": "crss"}, r"no attention named 'crss'.*'cross'"),
+    "an unknown layout": ((Q, Q, Q), {"layout": "bhn"}, r"no layout named 'bhn'"),
     "a state under a bidirectional sum": (
         (Q, Q, Q),
         {"state": linear_attention(Q, Q, Q)[1], "summation": "bidirectional"},

@@ -23,6 +23,7 @@ FIXED = {
     "type3 a head": {"heads": 2},
 }
 MASK = torch.tensor([[1] * 7, [0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0]]).bool()
+BOTH_WAYS = {"summation": "bidirectional", "decay": None}
 
 
 def fixed(name):
@@ -67,7 +68,7 @@ def test_at_once_is_as_one_by_one(name, heads, mask, dtype, monkeypatch, taken):
     encode, leaves = fixed(name), inputs(dtype, heads)
 
     def run():
-        return linear_attention(*leaves, encode, summation="bidirectional", mask=mask)[0]
+        return linear_attention(*leaves, encode, **BOTH_WAYS, mask=mask)[0]
 
     at_once, one_by_one = both_ways(monkeypatch, taken, run, leaves)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
@@ -78,7 +79,8 @@ def test_at_once_is_as_one_by_one(name, heads, mask, dtype, monkeypatch, taken):
 @pytest.mark.parametrize("name", ["rope", "type2", "type3"])
 def test_so_it_is_with_a_context(name, monkeypatch, taken):
     encode, leaves = fixed(name), inputs(n=4)
-    run = lambda: linear_attention(*leaves, encode, summation="bidirectional", mask=MASK)[0]  # noqa: E731
+    context = {"attention": "cross", "context_mask": MASK}
+    run = lambda: linear_attention(*leaves, encode, **BOTH_WAYS, **context)[0]  # noqa: E731
     at_once, one_by_one = both_ways(monkeypatch, taken, run, leaves)
     assert_close(at_once, one_by_one, rtol=1e-12, atol=1e-12)
 
@@ -99,7 +101,7 @@ def test_gradients_are_those_of_finite_differences_and_so_are_theirs(name):
 
 
 def test_gradients_without_an_encoding_come_in_batches_too():
-    run = lambda *qkv: linear_attention(*qkv, summation="bidirectional")[0]  # noqa: E731
+    run = lambda *qkv: linear_attention(*qkv, "none", **BOTH_WAYS)[0]  # noqa: E731
     assert gradcheck(run, [x[:1, :, :3] for x in inputs()], check_batched_grad=True)
 
 
@@ -107,7 +109,7 @@ def test_one_tensor_may_be_all_three():
     encode, x = fixed("type2"), features(2, 2, 5, D).requires_grad_()
 
     def slope(x, at_once):
-        options = {"feature_map": "identity", "normalizer": "plain", "summation": "bidirectional"}
+        options = {"feature_map": "identity", "normalizer": "plain", **BOTH_WAYS}
         parts = (x, x, x) if at_once else (x * 1, x * 1, x * 1)
         y = linear_attention(*parts, encode, **options)[0]
         (first,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
@@ -118,7 +120,7 @@ def test_one_tensor_may_be_all_three():
 
 @pytest.mark.parametrize("normalizer", ["encoded", "output"])
 def test_other_denominators_go_another_way(normalizer, taken):
-    linear_attention(*inputs(), fixed("type2"), normalizer=normalizer, summation="bidirectional")
+    linear_attention(*inputs(), fixed("type2"), normalizer=normalizer, **BOTH_WAYS)
     assert not taken
 
 
@@ -128,7 +130,7 @@ def test_other_denominators_go_another_way(normalizer, taken):
     ids=["none", "learned angles", "learned basis"],
 )
 def test_so_do_no_encoding_and_learned_ones(encode, taken):
-    linear_attention(*inputs(torch.float32), encode, summation="bidirectional")
+    linear_attention(*inputs(torch.float32), encode, **BOTH_WAYS)
     assert not taken
 
 
@@ -137,20 +139,20 @@ def test_so_does_a_matrix_that_changes_how_it_acts_and_not_its_adjoint(taken):
         def transform(self, y, table):
             return 2 * super().transform(y, table)
 
-    linear_attention(*inputs(torch.float32), Encoding(Householder(D), Doubled(D)), summation="bidirectional")
+    linear_attention(*inputs(torch.float32), Encoding(Householder(D), Doubled(D)), **BOTH_WAYS)
     assert not taken
-    linear_attention(*inputs(torch.float32), Encoding(Householder(D), Orthogonal(D)), summation="bidirectional")
+    linear_attention(*inputs(torch.float32), Encoding(Householder(D), Orthogonal(D)), **BOTH_WAYS)
     assert len(taken) == 1
 
 
 def test_so_do_decay_borders_causality_half_precision_and_transforms(taken):
     encode = fixed("rope")
     q, k, v = (x.detach() for x in inputs(torch.float32))
-    linear_attention(q, k, v, encode)
+    linear_attention(q, k, v, encode, decay=None)
     linear_attention(q, k, v, encode, summation="bidirectional", decay=[0.5, 0.9])
-    linear_attention(q, k, v, encode, summation="bidirectional", sequences=torch.tensor([[0, 0, 0, 1, 1, 1, 1]]))
-    linear_attention(*(x.bfloat16() for x in (q, k, v)), encode, summation="bidirectional")
-    torch.func.grad(lambda q: linear_attention(q, k, v, encode, summation="bidirectional")[0].sum())(q)
+    linear_attention(q, k, v, encode, **BOTH_WAYS, sequences=torch.tensor([[0, 0, 0, 1, 1, 1, 1]]))
+    linear_attention(*(x.bfloat16() for x in (q, k, v)), encode, **BOTH_WAYS)
+    torch.func.grad(lambda q: linear_attention(q, k, v, encode, **BOTH_WAYS)[0].sum())(q)
     assert not taken
     table = encode.table(sequence(7)[None])
     assert sums_at_once(encode, (table, table), q, k, v)

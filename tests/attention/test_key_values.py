@@ -32,6 +32,21 @@ def test_reserved_memory_gives_the_answers_of_a_state_that_grows(padded, decay):
         torch.testing.assert_close(grown.position, reserved.position)
 
 
+def test_a_masked_row_stays_where_it_stands_in_reserved_memory_too():
+    """Of three rows one pauses at once, one later; the next real token of each follows its own last one."""
+    attention, x = layer(decay=[0.9, 0.99]), features(3, 7, WIDTH)
+    _, grown = attention.prefill(x[:, :3])
+    _, reserved = attention.prefill(x[:, :3], attention.reserve(3, room=5))
+    for t, mask in ((3, [True, False, True]), (4, [True, False, False]), (5, [False, False, False]), (6, [True] * 3)):
+        y, grown = attention.step(x[:, t], grown, torch.tensor(mask))
+        z, reserved = attention.step(x[:, t], reserved, torch.tensor(mask))
+        torch.testing.assert_close(y[mask], z[mask])
+        torch.testing.assert_close(reserved.position, grown.position)
+    assert grown.position.tolist() == [6, 4, 5]
+    alone = attention(torch.cat([x[1:2, :3], x[1:2, 6:]], 1))[:, -1]
+    torch.testing.assert_close(z[1:2], alone)
+
+
 def test_rows_are_selected_with_their_room():
     attention, x = layer(), features(2, 6, WIDTH)
     _, state = attention.prefill(x[:, :4], attention.reserve(2, room=6))

@@ -52,7 +52,8 @@ def test_a_context_is_seen_whole_by_every_query(name, normalizer):
     """Against loops over queries and keys, each encoded at its own position; masked keys are not there."""
     torch.manual_seed(0)
     sizes = {"key_heads": KEY_HEADS, "head_dim": D, "value_dim": E}
-    layer = LinearAttention(WIDTH, HEADS, ENCODINGS[name](), **sizes, normalizer=normalizer, summation="bidirectional")
+    choices = {"normalizer": normalizer, "summation": "bidirectional", "decay": None}
+    layer = LinearAttention(WIDTH, HEADS, ENCODINGS[name](), **sizes, **choices)
     layer = layer.double().eval()
     x, context = features(2, 3, WIDTH), features(2, 5, WIDTH, seed=1)
     places, context_places = torch.tensor([4, 5, 9]), torch.tensor([0, 1, 2, 7, 8])
@@ -83,19 +84,28 @@ def test_a_context_is_seen_whole_by_every_query(name, normalizer):
 
 
 def test_a_context_without_positions_is_counted_from_0_over_its_real_tokens():
-    layer = LinearAttention(WIDTH, 2, "rope", summation="bidirectional").double()
+    layer = LinearAttention(WIDTH, 2, "rope", summation="bidirectional", decay=None).double()
     x, context = features(1, 3, WIDTH), features(1, 5, WIDTH, seed=1)
     late = torch.tensor([[False, False, True, True, True]])
     assert_close(layer(x, context, context_mask=late), layer(x, context[:, 2:]), rtol=1e-10, atol=1e-11)
 
 
-def test_the_function_takes_keys_of_another_length_as_a_context():
-    q, k, v = features(1, 2, 3, 4), features(1, 2, 5, 4, seed=1), features(1, 2, 5, 6, seed=2)
-    encode, mask = encoding("rope", 4), torch.tensor([[True, True, True, False, False]])
-    found, state = linear_attention(q, k, v, encode, summation="bidirectional", mask=mask)
-    same_length, _ = linear_attention(q, k[:, :, :3], v[:, :, :3], encode, summation="bidirectional")
+CROSS = {"summation": "bidirectional", "decay": None, "attention": "cross"}
+
+
+@pytest.mark.parametrize("m", [1, 3, 5])
+def test_the_function_attends_to_a_context_if_asked_to_whatever_its_length(m):
+    """As the layer does: the mask is the queries', and the keys have a mask and positions of their own."""
+    layer = LinearAttention(WIDTH, 2, "rope", summation="bidirectional", decay=None).double()
+    x, context, places = features(2, 3, WIDTH), features(2, m, WIDTH, seed=1), torch.arange(m) * 2 + 7
+    seen = torch.ones(2, m, dtype=torch.bool)
+    seen[1, m // 2 :] = False
+    found, state = linear_attention(
+        *layer.project(x, context), layer.encoding, **CROSS, context_mask=seen, context_positions=places
+    )
     assert state is None
-    assert_close(found, same_length, rtol=1e-10, atol=1e-11)
+    expected = layer(x, context, context_mask=seen, context_positions=places)
+    assert_close(layer.join(found), expected, rtol=1e-10, atol=1e-11)
 
 
 def test_dropout_falls_on_the_output_in_training_alone():
@@ -109,9 +119,9 @@ def test_dropout_falls_on_the_output_in_training_alone():
 
 
 def test_a_bias_is_there_unless_it_is_not_wanted():
-    names = {name for name, _ in LinearAttention(WIDTH, 2).named_parameters()}
+    names = {name for name, _ in LinearAttention(WIDTH, 2, "none").named_parameters()}
     assert names == {f"{which}_proj.{what}" for which in "qkvo" for what in ("weight", "bias")}
-    without = {name for name, _ in LinearAttention(WIDTH, 2, bias=False).named_parameters()}
+    without = {name for name, _ in LinearAttention(WIDTH, 2, "none", bias=False).named_parameters()}
     assert without == {f"{which}_proj.weight" for which in "qkvo"}
 
 
@@ -133,7 +143,7 @@ def test_an_encoding_that_scales_its_scores_scales_every_sum():
     assert yarn.score_scale > 1.1
     for normalizer in ("output", "plain", "encoded"):
         torch.manual_seed(0)
-        layer = recording(LinearAttention(WIDTH, 2, yarn, normalizer=normalizer).double())
+        layer = recording(LinearAttention(WIDTH, 2, yarn, normalizer=normalizer, decay=None).double())
         scaled = run(layer, x)
         q, k, v = layer.project(x, x)
         scores = (yarn(layer.phi(q)) @ yarn(layer.phi(k)).mT).tril()

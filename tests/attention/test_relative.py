@@ -64,7 +64,7 @@ def test_positions_of_a_billion_keep_five_digits(choice):
 @pytest.mark.parametrize("name", ["rope", "type1", "type3"])
 def test_on_a_grid_shifts_along_either_axis_change_nothing(name):
     torch.manual_seed(0)
-    layer = LinearAttention(2 * D, 2, encoding(name, D, axes=2), summation="bidirectional").double()
+    layer = LinearAttention(2 * D, 2, encoding(name, D, axes=2), summation="bidirectional", decay=None).double()
     x, cells = features(2, 12, 2 * D), positions.grid(3, 4)
     y = layer(x, positions=cells)
     assert_close(layer(x, positions=cells + torch.tensor([5, -9])), y, rtol=1e-9, atol=1e-10)
@@ -81,10 +81,10 @@ def test_on_a_grid_shifts_along_either_axis_change_nothing(name):
 def test_a_grid_needs_positions_and_has_no_order_for_a_decay_or_a_state():
     grid, cells, x = encoding("rope", D, axes=2), positions.grid(2, 3), torch.ones(1, 6, 2 * D)
     with pytest.raises(LrpeError, match=r"grid of 2 axes.*positions=lrpe.positions.grid"):
-        LinearAttention(2 * D, 2, grid, summation="bidirectional")(x)
-    with pytest.raises(LrpeError, match=r"count steps along a sequence.*grid of 2 axes"):
-        LinearAttention(2 * D, 2, grid, summation="bidirectional", decay=[0.9, 0.9])(x, positions=cells)
-    causal = LinearAttention(2 * D, 2, grid)
+        LinearAttention(2 * D, 2, grid, summation="bidirectional", decay=None)(x)
+    with pytest.raises(LrpeError, match=r"counts steps along a sequence.*grid of 2 axes.*decay=None"):
+        LinearAttention(2 * D, 2, grid, summation="bidirectional", decay=[0.9, 0.9])
+    causal = LinearAttention(2 * D, 2, grid, decay=None)
     _, state = causal.prefill(x, positions=cells)
     with pytest.raises(LrpeError, match=r"count steps along a sequence.*grid of 2 axes"):
         causal.step(x[:, 0], state)

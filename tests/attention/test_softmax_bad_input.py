@@ -22,7 +22,7 @@ X = features(2, 3, WIDTH)
         (lambda: SoftmaxAttention(12, 2, Additive(4)), "head_dim=4"),
         (lambda: SoftmaxAttention(12, 2, LearnedOrthogonal(6)), "LearnedOrthogonal"),  # type: ignore[arg-type]
         (lambda: SoftmaxAttention(12, 2, summation="casual"), "Did you mean 'causal'"),
-        (lambda: SoftmaxAttention(12, 2, decay=[0.5]), "one r a key head"),
+        (lambda: SoftmaxAttention(12, 2, decay=[0.5]), "one r per key head"),
         (lambda: SoftmaxAttention(12, 2, decay=[0.5, 1.5]), "0 < r"),
         (lambda: SoftmaxAttention(12, 2, "per", decay=[0.5, 0.9]), "its own decay"),
         (lambda: SoftmaxAttention(12, 2, encoding("rope", 6, axes=2), decay=[0.5, 0.9]), "2 axes"),
@@ -43,7 +43,7 @@ X = features(2, 3, WIDTH)
         (lambda: make(summation="bidirectional").prefill(X), "bidirectional"),
         (lambda: SoftmaxAttention(12, 2, encoding("rope", 6, axes=2)).prefill(X.float()), "along a sequence"),
         (lambda: make().step(X[:, 0], None), "initial_state"),  # type: ignore[arg-type]
-        (lambda: make().step(X, make().initial_state(2)), "one token a row"),
+        (lambda: make().step(X, make().initial_state(2)), "one token per row"),
         (lambda: make().step(X[:, 0], make().initial_state(3)), r"got \[\(3, 2, 0, 6\)"),
         (lambda: make().step(X[:, 0], make("type1").initial_state(2)), "shapes"),
         (lambda: make().step(X[:, 0], DecodingState(X, X, X)), "got DecodingState"),  # type: ignore[arg-type]

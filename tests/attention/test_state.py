@@ -110,3 +110,17 @@ def test_packed_sequences_leave_a_state_each_from_which_each_goes_on():
     for row, (first, last) in enumerate(((0, 2), (2, 9))):
         alone = torch.cat([x[:, first:last], x[:, 9 + row : 10 + row]], 1)
         assert_close(y[row], layer(alone)[0, -1], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("offset", [-9, -4, 0, 7])
+@pytest.mark.parametrize("n", [1, 3])
+def test_padding_alone_leaves_a_state_as_it_is_wherever_it_stands(n, offset):
+    layer, x = Choice("type2", "plain", "explicit").build(Causal(2)), features(2, 5, WIDTH)
+    _, state = layer.prefill(x[:, :4], positions=torch.arange(offset, offset + 4))
+    mask = torch.zeros(2, n, dtype=torch.bool)
+    mask[1] = True
+    y, after = layer.prefill(x[:, :n], state, mask=mask)
+    assert_close([tensor[0] for tensor in after], [tensor[0] for tensor in state], rtol=0, atol=0)
+    expected, other = layer.prefill(x[1:, :n], state.select(torch.tensor([1])))
+    assert_close(y[1:], expected, rtol=1e-10, atol=1e-10)
+    assert_close([tensor[1:] for tensor in after], list(other), rtol=1e-10, atol=1e-10)

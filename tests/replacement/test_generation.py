@@ -80,7 +80,7 @@ def test_a_static_cache_serves_a_model_whose_encoding_alone_was_replaced():
         lambda model: replace_rotary(model, "type3"),
         lambda model: replace_attention(model, "linear", "type1", normalizer="output-rms-head"),
         lambda model: replace_attention(model, "linear", decay=lrpe.spread_decay(key_heads(model))),
-        lambda model: replace_attention(model, "linear", "per", feature_map="relu+1e-3"),
+        lambda model: replace_attention(model, "linear", "per", feature_map="relu+1e-3", decay=None),
     ],
     ids=["rotary type1", "rotary type3", "linear type1", "linear decay", "linear per"],
 )

@@ -60,7 +60,7 @@ def test_a_model_is_replaced_once(swap):
         (lambda: replace_attention(make("bert")).bert(text(), output_attentions=True), "never forms its weights"),
         (lambda: replace_attention(make("llama"), "lienar"), "Did you mean 'linear'"),
         (lambda: replace_attention(make("llama"), "softmax", feature_map="relu"), "no choice of softmax attention"),
-        (lambda: replace_attention(make("llama"), decay=[0.9]), "one r a key head, 2 of them"),
+        (lambda: replace_attention(make("llama"), decay=[0.9]), "one r per key head, 2 of them"),
         (lambda: replace_rotary(scaled_llama({"rope_type": "dynamic"} | BASE)), "change with the length"),
         (lambda: logits(replace_attention(make("llama")), text(), torch.ones(2, 1, 12, 12)), r"mask of \(batch, n\)"),
     ],
