@@ -10,7 +10,7 @@ are no absolute positions, so the encoding (and the decay) is all that a model k
     python examples/compare_normalizers.py --save runs.json         # goes on where an earlier call stopped
 
 For each row it prints the bits per byte of the validation text at four points, the largest norm that a gradient had
-before it was clipped, and the share of Δ that are below the floor of 1e-6 at the end, most of them negative.
+before it was clipped, and the share of Δ that are below 1e-6 at the end, most of them negative.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def windows(text: Tensor, starts: Tensor) -> Tensor:
 
 @torch.no_grad()
 def validate(model: LanguageModel, text: Tensor) -> tuple[float, float]:
-    """Bits per byte on windows spread evenly over the text; and the share of encoded Δ below the floor, or NaN."""
+    """Bits per byte on windows spread evenly over the text; and the share of encoded Δ below 1e-6, or NaN."""
     deltas: list[Tensor] = []
     listeners = [
         module.register_forward_pre_hook(lambda _, given: deltas.append(given[1].flatten()))

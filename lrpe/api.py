@@ -5,7 +5,7 @@ from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.key_values import KeyValueState
 from lrpe.attention.linear_attention import LinearAttention
-from lrpe.attention.normalizer import EncodedDelta, Normalizer, OutputNorm, PlainDelta
+from lrpe.attention.normalizer import ClampedDelta, EncodedDelta, Normalizer, OutputNorm, PlainDelta
 from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
@@ -41,6 +41,7 @@ __all__ = [
     "Bidirectional",
     "CanonicalForm",
     "Causal",
+    "ClampedDelta",
     "CosFormer",
     "Cosine",
     "DeBERTa",

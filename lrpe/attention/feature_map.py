@@ -51,17 +51,17 @@ class Relu(nn.Module):
 
 
 class ReluSquared(nn.Module):
-    """φ(x) = max(x, 0)²."""
+    """φ(x) = max(x, 0)², in float32 or float64: half precision has no squares above 65504."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.relu().square()
+        return x.to(compute_dtype(x.dtype)).relu().square()
 
 
 class Exp(nn.Module):
-    """φ(x) = eˣ."""
+    """φ(x) = eˣ, in float32 or float64: half precision ends at e¹¹."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.exp()
+        return x.to(compute_dtype(x.dtype)).exp()
 
 
 class Silu(nn.Module):
@@ -114,7 +114,7 @@ class RandomFeatures(Precise):
         with without_autocast(x):
             scaled = x.to(dtype) * x.shape[-1] ** -0.25
             logits = scaled @ self.omega.to(dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
-            return (logits.exp() / math.sqrt(len(self.omega))).to(x.dtype)
+            return logits.exp() / math.sqrt(len(self.omega))  # in that dtype: most of them are too small for half
 
 
 FEATURE_MAPS: dict[str, Callable[[int], nn.Module]] = {
@@ -132,10 +132,11 @@ FEATURE_MAPS: dict[str, Callable[[int], nn.Module]] = {
 
 def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:
     """φ by name, or the callable itself."""
-    if callable(choice):
+    if callable(choice) and not isinstance(choice, type):
         return choice
     if not isinstance(choice, str):
-        raise LrpeError(f"A feature map is a name or a callable; got {type(choice).__name__}.")
+        shown = f"the class {choice.__name__}" if isinstance(choice, type) else type(choice).__name__
+        raise LrpeError(f"A feature map is a name or a callable on tensors; got {shown}.")
     if choice not in FEATURE_MAPS:
         raise unknown_name("feature map", choice, FEATURE_MAPS)
     return FEATURE_MAPS[choice](head_dim)
@@ -146,4 +147,11 @@ def feature_width(phi: FeatureMap, head_dim: int) -> int:
     like = next(phi.parameters(), None) if isinstance(phi, nn.Module) else None
     x = torch.zeros(1, head_dim) if like is None else torch.zeros(1, head_dim, dtype=like.dtype, device=like.device)
     with torch.no_grad():
-        return phi(x).shape[-1]
+        try:
+            found = phi(x)
+        except (TypeError, RuntimeError, AttributeError, IndexError) as error:  # of whatever callable it is
+            raise LrpeError(f"The feature map failed on a tensor of shape (1, {head_dim}): {error}") from error
+    if not (isinstance(found, Tensor) and found.ndim == 2 and len(found) == 1 and found.is_floating_point()):
+        shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise LrpeError(f"A feature map makes (..., width) real numbers of (..., {head_dim}); this one made {shown}.")
+    return found.shape[-1]

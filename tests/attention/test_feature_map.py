@@ -132,7 +132,7 @@ def test_the_function_takes_a_map_too():
 def test_an_unknown_map_and_a_wrong_width_are_refused_in_words():
     with pytest.raises(LrpeError, match=r"no feature map named 'elu'.*'elu\+1'"):
         choose_feature_map("elu", 4)
-    with pytest.raises(LrpeError, match="a name or a callable; got int"):
+    with pytest.raises(LrpeError, match="a name or a callable on tensors; got int"):
         choose_feature_map(3, 4)  # pyright: ignore[reportArgumentType]
     with pytest.raises(LrpeError, match="floor=-1"):
         Relu(floor=-1)

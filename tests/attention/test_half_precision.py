@@ -22,7 +22,7 @@ def rounding(dtype):
 def test_the_sums_of_half_precision_vectors_are_rounded_once(how, decay, dtype):
     """With φ = identity nothing is rounded before the sum, and so only the result is."""
     q, k, v = (features(1, 2, 33, 4, seed=i, dtype=dtype).abs() for i in range(3))
-    options = {"feature_map": "identity", "summation": how, "decay": decay}
+    options = {"encoding": "none", "feature_map": "identity", "summation": how, "decay": decay}
     found, state = linear_attention(q, k, v, **options)
     exact, exact_state = linear_attention(q.float(), k.float(), v.float(), **options)
     assert found.dtype == dtype
@@ -54,9 +54,10 @@ def test_a_half_precision_layer_stays_within_its_rounding_of_float32(choice, dty
 def test_a_float16_sum_beyond_its_range_is_normalised_before_it_is_rounded():
     x = torch.ones(1, 1, 3000, 64, dtype=torch.float16)  # scores of 256: their sum exceeds 65504 after 256 tokens
     for summation in ("causal", "bidirectional", Quadratic()):
-        assert_close(linear_attention(x, x, x, summation=summation)[0], x)
+        options = {"encoding": "none", "decay": None, "summation": summation}
+        assert_close(linear_attention(x, x, x, **options)[0], x)
         for normalizer in ("output", "output-rms"):
-            assert linear_attention(x, x, x, summation=summation, normalizer=normalizer)[0].isfinite().all()
+            assert linear_attention(x, x, x, **options, normalizer=normalizer)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
@@ -91,10 +92,26 @@ def test_under_autocast_float32_vectors_are_summed_in_float32(how):
     q, k, v = (features(1, 2, 20, 4, seed=i).float().requires_grad_() for i in range(3))
 
     def results():
-        out, _ = linear_attention(q, k, v, summation=how, decay=[0.9, 0.5])
+        out, _ = linear_attention(q, k, v, "none", summation=how, decay=[0.9, 0.5])
         wanted = () if isinstance(how, Quadratic) else (q, k, v)  # whose products autograd itself makes
         return out, *(torch.autograd.grad(out.square().sum(), wanted) if wanted else ())
 
     expected = results()
     with torch.autocast("cpu", torch.bfloat16):
         assert_close(results(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+@pytest.mark.parametrize("name", ["exp", "relu2", "favor+"])
+def test_features_beyond_the_range_of_half_precision_are_summed_as_float32_would(name, dtype):
+    """eˣ of 4·N(0, 1) exceeds 65504, and random features fall below 6·10⁻⁸."""
+    size = {"exp": 4.0, "relu2": 400.0, "favor+": 4.0}[name]
+    q, k, v = ((size * features(1, 2, 40, 8, seed=i)).to(dtype).requires_grad_() for i in range(3))
+    options = {"encoding": "none", "feature_map": name, "normalizer": "plain"}
+    for summation in ("causal", "bidirectional"):
+        found, _ = linear_attention(q, k, v, **options, summation=summation)
+        gradients = torch.autograd.grad(found.float().sum(), (q, k, v))
+        exact, _ = linear_attention(q.float(), k.float(), v.float(), **options, summation=summation)
+        assert found.dtype == dtype
+        assert_close(found.float(), exact, rtol=2 * rounding(dtype), atol=1e-3 * size)
+        assert all(gradient.isfinite().all() for gradient in gradients)

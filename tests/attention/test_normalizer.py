@@ -8,7 +8,21 @@ from torch import nn
 from torch.autograd import gradcheck
 from torch.testing import assert_close
 
-from lrpe import Causal, EncodedDelta, LinearAttention, LrpeError, Normalizer, OutputNorm, PlainDelta, encoding
+from lrpe import (
+    Bidirectional,
+    Causal,
+    ClampedDelta,
+    EncodedDelta,
+    LinearAttention,
+    LrpeError,
+    Normalizer,
+    OutputNorm,
+    PlainDelta,
+    Quadratic,
+    encoding,
+    linear_attention,
+)
+from lrpe.attention.feature_map import choose_feature_map
 from lrpe.attention.normalizer import NORMALIZERS, choose_normalizer
 from tests.attention.choices import WIDTH, Choice
 from tests.attention.routes import recording, run
@@ -16,11 +30,24 @@ from tests.encodings.compositions import features, seeds
 
 
 @pytest.mark.parametrize("make", [EncodedDelta, PlainDelta])
-def test_a_delta_divides_and_never_by_less_than_its_floor(make):
-    numerator = torch.tensor([6.0, 6.0, 6.0, 6.0, 0.0])[:, None]
-    delta = torch.tensor([2.0, -3.0, 1e-4, -1e-4, 0.0])[:, None]
-    expected = torch.tensor([3.0, -2.0, 600.0, -600.0, 0.0])[:, None]
-    assert_close(make(floor=0.01)(numerator, delta), expected)
+def test_a_delta_divides_with_its_sign_however_small_it_is(make):
+    numerator = torch.tensor([6.0, 6.0, 6e-30, 6e-30, 0.0])[:, None]
+    delta = torch.tensor([2.0, -3.0, 2e-30, -3e-30, 0.0])[:, None]
+    expected = torch.tensor([3.0, -2.0, 3.0, -2.0, 0.0])[:, None]
+    assert_close(make()(numerator, delta), expected)
+
+
+def test_what_has_no_finite_inverse_gives_finite_numbers_and_no_gradient():
+    numerator, delta = torch.full((1, 2), 1e-39, requires_grad=True), torch.full((1, 1), 1e-39, requires_grad=True)
+    out = PlainDelta()(numerator, delta)
+    assert out.isfinite().all()
+    assert torch.autograd.grad(out.sum(), delta)[0].item() == 0
+
+
+def test_the_clamped_delta_takes_1e6th_for_all_that_is_less_as_the_authors_did():
+    numerator, delta = torch.tensor([6.0, 6.0, 6.0])[:, None], torch.tensor([2.0, -3.0, 1e-9])[:, None]
+    assert_close(ClampedDelta()(numerator, delta), torch.tensor([3.0, 6e6, 6e6])[:, None])
+    assert_close(ClampedDelta(least=4.0)(numerator, delta), torch.tensor([1.5, 1.5, 1.5])[:, None])
 
 
 @pytest.mark.parametrize("make", [EncodedDelta, PlainDelta])
@@ -32,11 +59,45 @@ def test_a_delta_of_0_gives_0_with_no_gradient(make):
     assert all((gradient == 0).all() for gradient in gradients)
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_the_quotient_has_the_gradient_of_finite_differences_on_either_side_of_the_floor(sign):
+@pytest.mark.parametrize("make", [EncodedDelta, ClampedDelta, PlainDelta])
+def test_the_quotient_has_the_gradient_of_finite_differences(make):
     numerator = features(4, 2).requires_grad_()
-    delta = (sign * torch.tensor([[0.5], [0.02], [0.005], [3.0]], dtype=torch.float64)).requires_grad_()
-    assert gradcheck(EncodedDelta(floor=0.01), (numerator, delta))
+    delta = torch.tensor([[0.5], [0.02], [-0.7], [3.0]], dtype=torch.float64).requires_grad_()
+    assert gradcheck(make(), (numerator, delta))
+
+
+@pytest.mark.parametrize("normalizer", ["plain", "encoded"])
+@pytest.mark.parametrize("how", [Causal(4), Bidirectional(4), Quadratic()], ids=lambda how: type(how).__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_scale_of_the_features_cancels_out(dtype, how, normalizer):
+    """φ and 10⁻⁸ φ give one output, and one gradient of the values: Δ has no floor of its own scale."""
+    q, k, v = (features(1, 2, 9, 4, seed=i, dtype=dtype).requires_grad_() for i in range(3))
+
+    def results(scale):
+        phi = lambda x: scale * torch.nn.functional.softplus(x)  # noqa: E731
+        out, _ = linear_attention(q, k, v, "rope", phi, normalizer, how, decay=[0.9, 0.5])
+        return out, *torch.autograd.grad(out.square().sum(), (q, k, v))
+
+    tolerance = 1e-3 if dtype == torch.float32 else 1e-9
+    for scale in (1e-8, 1e8):
+        assert_close(results(scale), results(1.0), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_small_random_features_divide_as_the_formula_does(dtype):
+    """φ(q)·φ(k) is about e⁻⁷⁰ here. By the full pass and step by step, against the n × n quotient in float64."""
+    q, k, v = ((2.5 * features(1, 1, 40, 128, seed=i)).to(dtype) for i in range(3))
+    options = {"encoding": "none", "decay": None, "feature_map": "favor+"}
+    out, _ = linear_attention(q, k, v, **options)
+    phi = choose_feature_map("favor+", 128)
+    assert isinstance(phi, torch.nn.Module)
+    scores = (phi(q.double()) @ phi(k.double()).mT).tril()
+    expected = scores @ v.double() / scores.sum(-1, keepdim=True)
+    assert expected.abs().mean() > 0.5
+    assert_close(out.double(), expected, rtol=0, atol=0.02 if dtype == torch.float16 else 1e-4)
+    _, state = linear_attention(q[:, :, :39], k[:, :, :39], v[:, :, :39], **options)
+    last, _ = linear_attention(q[:, :, 39:], k[:, :, 39:], v[:, :, 39:], **options, state=state)
+    assert_close(last.double(), expected[:, :, 39:], rtol=0, atol=0.02 if dtype == torch.float16 else 1e-4)
 
 
 @given(seed=seeds, offset=st.integers(0, 1000))
@@ -54,7 +115,9 @@ def test_under_the_encoded_delta_constant_values_come_out_as_they_are(seed, offs
 def test_under_the_plain_delta_no_output_exceeds_the_largest_value(seed):
     """cos(α(t-s)) only shrinks a score, so |Σ w v| ≤ Δ max|v|."""
     torch.manual_seed(seed)
-    layer = recording(LinearAttention(8, 2, encoding("cosformer", 4, length=4), normalizer="plain").double())
+    layer = recording(
+        LinearAttention(8, 2, encoding("cosformer", 4, length=4), normalizer="plain", decay=None).double()
+    )
     x = features(1, 9, 8, seed=seed)
     result = run(layer, x)
     largest = layer.v_proj(x).abs().amax((0, 1)).view(2, 4)
@@ -82,7 +145,8 @@ def test_an_output_norm_is_torchs_over_the_joined_heads_or_each(kind, over):
 @pytest.mark.parametrize("name", NORMALIZERS)
 def test_every_name_makes_what_it_says(name):
     made = choose_normalizer(name, 2, 3)
-    assert made.delta == {"plain": "plain", "encoded": "encoded"}.get(name, "none")
+    assert made.delta == {"plain": "plain", "encoded": "encoded", "clamped": "encoded"}.get(name, "none")
+    assert isinstance(made, ClampedDelta) == (name == "clamped")
     if isinstance(made, OutputNorm):
         assert isinstance(made.norm, nn.RMSNorm if "rms" in name else nn.LayerNorm)
         assert made.norm.normalized_shape == ((3,) if name.endswith("head") else (6,))
