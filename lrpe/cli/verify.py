@@ -88,7 +88,8 @@ def summary(encodings: dict[str, "PositionalEncoding"], reports: dict[str, "Repo
     ]
     table = in_columns(["encoding", "P × Λ", *numbers, ""], rows, left=2)
     legend = [f"{number} {equation}" for number, equation in zip(numbers, equations, strict=True)]
-    return "\n".join([table, "", "Largest residual of each law:", *legend])
+    tested = dict.fromkeys(f"Tested: {report.tested}." for report in reports.values())
+    return "\n".join([table, "", "Largest residual of each law:", *legend, "", *tested])
 
 
 def residuals(report: "Report", equations: Sequence[str]) -> list[str]:

@@ -35,6 +35,7 @@ def test_every_relative_encoding_holds_and_has_a_row(capsys):
     assert names == [*FAMILY, "per"]
     assert "Householder × Orthogonal" in out
     assert "W_{t-s} = W_sᴴ W_t" in out
+    assert out.count("Tested: every position from -2048 to 2048") == 1
 
 
 def test_one_name_prints_the_whole_report(capsys):
