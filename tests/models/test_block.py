@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import gelu, silu
 from torch.testing import assert_close
 
+from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import read_tokens
 from lrpe.models import LrpeForSequenceClassification, LrpeModel
 from lrpe.models.block import Block, DropPath, build_attention
@@ -41,7 +42,7 @@ def test_a_block_is_two_residuals_with_a_norm_before_or_after_each(position):
         expected = normalise(middle + feed(middle), -0.5)
     found, state = block(x, read_tokens(x))
     assert_close(found, expected)
-    assert state is not None
+    assert isinstance(state, DecodingState)
 
 
 @pytest.mark.parametrize("gated", [True, False])
