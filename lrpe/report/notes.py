@@ -64,7 +64,7 @@ def decay_note(chosen: Chosen, cells: Sequence[Experiment]) -> list[str]:
     if "per" not in chosen.rows or not any(cell.kind == "language" for cell in cells):
         return []
     return [
-        "PER has the decay a head that it was published with and the other rows have none, so its figure is of more "
+        "PER has the decay per head that it was published with and the other rows have none, so its figure is of more "
         "than its encoding; the rows recommended and softmax-decay have a decay too."
     ]
 
