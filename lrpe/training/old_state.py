@@ -6,6 +6,7 @@ inert, and any other is refused, so that nothing of the pickle runs; tensors are
 
 import io
 import pickle
+import pickletools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,13 +80,22 @@ def _guarded(folder: Path, read: Any) -> Any:
 
 def _read_index(folder: Path) -> dict[str, list[_Piece]]:
     require((folder / METADATA).stat().st_size <= LARGEST, f"its index has more than {LARGEST:,} bytes")
-    index = _Unpickler(io.BytesIO((folder / METADATA).read_bytes())).load()
+    content = (folder / METADATA).read_bytes()
+    _check_numbers(content)
+    index = _Unpickler(io.BytesIO(content)).load()
     found: dict[str, list[_Piece]] = {}
     for key, info in index.storage_data.items():
         if key.fqn.startswith(PREFIX):
             piece = _Piece(key.offset or (), _inside(folder, info.relative_path), int(info.offset), int(info.length))
             found.setdefault(key.fqn.removeprefix(PREFIX), []).append(piece)
     return {name: sorted(pieces, key=lambda piece: piece.rows_before) for name, pieces in found.items()}
+
+
+def _check_numbers(content: bytes) -> None:
+    """Refuse a pickle that counts further than it has bytes: Python would make a list of that length at once."""
+    for opcode, argument, _ in pickletools.genops(content):
+        if "PUT" in opcode.name:
+            require(int(argument or 0) < len(content), f"its entry {argument} lies beyond its {len(content)} bytes")
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -143,6 +143,15 @@ def test_a_damaged_index_is_refused(tmp_path, seed):
         assert all(torch.equal(value, after["state"][key][name]) for name, value in state.items())
 
 
+def test_an_index_does_not_take_memory_for_entries_that_it_has_not(tmp_path):
+    model, optimizer = learned(seed=0)
+    save_as_before(tmp_path, model, optimizer)
+    entry = pickle.NONE + pickle.LONG_BINPUT + (2**31).to_bytes(4, "little")  # a list of 32 GiB in Python's unpickler
+    (tmp_path / METADATA).write_bytes(entry + pickle.STOP)
+    with pytest.raises(LrpeError, match=r"entry 2147483648 lies beyond its 7 bytes"):
+        load_state(tmp_path, model, optimizer)
+
+
 def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path):
     model, optimizer = learned(seed=0)
     save_as_before(tmp_path / "state", model, optimizer)
