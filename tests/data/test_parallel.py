@@ -23,9 +23,21 @@ def test_results_come_in_the_order_of_the_items():
     assert list(in_parallel(square_or_die, [4, 3, 1], "squares", processes=2)) == [16, 9, 1]
 
 
-def test_a_process_that_was_killed_ends_the_work_with_a_sentence():
-    with pytest.raises(LrpeError, match=r"A process that makes squares was killed.*processes=1"):
-        list(in_parallel(square_or_die, list(range(20)), "squares", processes=2))
+def die_or_work_on(item):
+    if item == 0:
+        time.sleep(0.3)  # until the other process has begun
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(600)
+
+
+@pytest.mark.parametrize("function", [square_or_die, die_or_work_on])
+def test_a_process_that_was_killed_ends_the_work_with_a_sentence(function):
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as the command line does
+    try:
+        with pytest.raises(LrpeError, match=r"A process that makes squares was killed.*processes=1"):
+            list(in_parallel(function, list(range(20)), "squares", processes=2))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 ORPHANS = """

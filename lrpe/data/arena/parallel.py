@@ -62,6 +62,7 @@ def cores() -> int:
 def _follow_parent() -> None:
     """Leave Ctrl-C to the process that shares out the work, and end when it is gone, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler raises, which a pool's worker would survive
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
