@@ -28,11 +28,14 @@ WAYS_OUT = {
 def write_whole(file: Path, content: str | bytes) -> None:
     """Write a file of which no reader meets half; a writer that is stopped, or a power cut, leaves the one before.
 
+    The folder that it is in is made if it is not there.
+
     Raises:
         LrpeError: if the file cannot be written, as on a full disk.
     """
     temporary = temporary_name(file)
     with naming_failure(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
         remove_stale(file)
         try:
             with temporary.open("xb") as stream:  # exclusive: it follows no link that somebody planted

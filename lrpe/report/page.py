@@ -30,7 +30,6 @@ def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
 </body>
 </html>
 """
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, text)
     return file
 

@@ -45,7 +45,6 @@ def save_picture(spec: Spec, file: Path) -> list[Path]:
     svg = as_svg(spec)
     if svg is None:
         return []
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(_with_ending(file, ".svg"), svg)
     write_whole(_with_ending(file, ".png"), as_png(spec))
     return [_with_ending(file, ".svg"), _with_ending(file, ".png")]

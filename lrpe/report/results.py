@@ -28,7 +28,6 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
     """Write the table to a folder as text, Markdown, LaTeX, JSON and a page; the text, and where the page is."""
     mark, titles = stamp("transformers"), row_titles(chosen)
     parts, texts, data = [], [], {}
-    out.mkdir(parents=True, exist_ok=True)
     for setting in chosen.settings:
         columns = columns_of(chosen, setting)
         write_formats(out / setting, titles, columns, chosen.rows)

@@ -28,7 +28,6 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     """
     rows, columns = {row["method"]: row["title"] for row in result["rows"]}, [column_of(result)]
     ranked = [row for row in rows if row != "base"]  # which has nothing to pay for
-    out.mkdir(parents=True, exist_ok=True)
     write_formats(out / "fair", rows, columns, ranked)
     write_whole(out / "fair.json", to_json(result) + "\n")
     data = {"command": command, "stamp": result["stamp"], "settings": {"fair": as_data(rows, columns)}}
