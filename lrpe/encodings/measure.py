@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -44,17 +45,20 @@ class Measure:
         return Law(name, equation, math.inf if any(map(math.isnan, sizes)) else largest, self.tolerance)
 
     def linear(self, encode: Rows, dim: int, axes: int = 1, heads: int | None = None) -> Law:
-        """Of small vectors and of large ones, relative to their length."""
+        """Of small vectors and of large ones, relative to their length; and alike from one length to the next.
+
+        A gain that depends on the length alone is linear wherever all vectors are of one length.
+        """
         places = self.places(axes)
         where = torch.tensor([*places.near[:: len(places.near) // 12], *places.far])
         x, y = unit_vectors(dim, self.seed + 1, 2 * len(where)).unflatten(0, (2, -1))
         x, y = (rows if heads is None else rows.expand(heads, -1, -1) for rows in (x, y))
         where = where if axes > 1 else where[:, 0]
         with torch.no_grad():
-            differences = [
-                (encode(c * (x - 2 * y), where) - encode(c * x, where) + 2 * encode(c * y, where)) / c for c in _SCALES
-            ]
-        return self.law("Linear", "M_s (ax + by) = a M_s x + b M_s y", *differences)
+            images = [[encode(c * rows, where) / c for rows in (x, y, x - 2 * y)] for c in _SCALES]
+        additive = [of_both - of_x + 2 * of_y for of_x, of_y, of_both in images]
+        alike = [at - at_next for pair in pairwise(images) for at, at_next in zip(*pair, strict=True)]
+        return self.law("Linear", "M_s (ax + by) = a M_s x + b M_s y", *additive, *alike)
 
     def definition(self, queries: Images, keys: Images, vectors: Tensor, places: Places) -> list[Law]:
         """Definition 3.1 on the factors: M_sᴴ M_t is the same wherever the pair stands, and I on the spot."""

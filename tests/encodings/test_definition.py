@@ -247,7 +247,15 @@ def test_a_table_without_the_axis_of_heads_is_refused():
         lrpe.verify(lrpe.Encoding(lrpe.Identity(6), NoHeadAxis(6)))
 
 
-@pytest.mark.parametrize("changed", [lambda x: x.clamp(-100, 100), lambda x: torch.where(x.abs() < 1e-3, 0, x)])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda x: x.clamp(-100, 100),
+        lambda x: torch.where(x.abs() < 1e-3, 0, x),
+        lambda x: x * (1 if x.norm() < 20 else 1.1),
+        lambda x: x * (1 if x.norm() > 0.05 else 1.1),
+    ],
+)
 def test_a_map_that_is_linear_for_vectors_of_some_lengths_alone_is_rejected(changed):
     report = lrpe.verify(map=lambda x, s: rotation(0.3 * s) @ changed(x), dim=2)
     assert not held(report)[LINEAR]
