@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "orphans": (),
     "options": (),
     "encodings": (
+        "register",
         "precision",
         "differentiable",
         "adjoint",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from lrpe.encodings.differentiable import Differentiable, one_at_a_time
 from lrpe.encodings.precision import Precise, compute_dtype, normal, without_autocast
+from lrpe.encodings.register import Register
 from lrpe.errors import LrpeError, require, unknown_name
 
 FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., its own width), row by row
@@ -117,17 +118,19 @@ class RandomFeatures(Precise):
             return logits.exp() / math.sqrt(len(self.omega))  # in that dtype: most of them are too small for half
 
 
-FEATURE_MAPS: dict[str, Callable[[int], nn.Module]] = {
-    "elu+1": lambda d: EluPlusOne(),
-    "relu": lambda d: Relu(),
-    "relu+1e-3": lambda d: Relu(floor=1e-3),
-    "relu2": lambda d: ReluSquared(),
-    "exp": lambda d: Exp(),
-    "silu": lambda d: Silu(),
-    "softplus": lambda d: Softplus(),
-    "identity": lambda d: Linear(),
-    "favor+": RandomFeatures,
-}
+FEATURE_MAPS: Register[Callable[[int], nn.Module]] = Register(
+    {
+        "elu+1": lambda d: EluPlusOne(),
+        "relu": lambda d: Relu(),
+        "relu+1e-3": lambda d: Relu(floor=1e-3),
+        "relu2": lambda d: ReluSquared(),
+        "exp": lambda d: Exp(),
+        "silu": lambda d: Silu(),
+        "softplus": lambda d: Softplus(),
+        "identity": lambda d: Linear(),
+        "favor+": RandomFeatures,
+    }
+)
 
 
 def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:

@@ -18,6 +18,7 @@ from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.encodings.precision import next_seed
+from lrpe.encodings.register import Register
 from lrpe.encodings.scaling import SCALINGS, Interpolation, Scaling
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
@@ -184,22 +185,26 @@ def check_scaling(config: EncodingConfig) -> None:
     )
 
 
-BASES: dict[str, Callable[[EncodingConfig], Basis]] = {
-    "identity": lambda c: Identity(c.head_dim),
-    "householder": lambda c: Householder(c.head_dim, c.reflections, c.seed, c.learned_basis),
-    "odd-even": lambda c: OddEven(c.head_dim),
-    "fourier": lambda c: Fourier(c.head_dim),
-    "cosine": lambda c: Cosine(c.head_dim),
-    "learned": lambda c: LearnedOrthogonal(c.head_dim, c.seed),
-}
+BASES: Register[Callable[[EncodingConfig], Basis]] = Register(
+    {
+        "identity": lambda c: Identity(c.head_dim),
+        "householder": lambda c: Householder(c.head_dim, c.reflections, c.seed, c.learned_basis),
+        "odd-even": lambda c: OddEven(c.head_dim),
+        "fourier": lambda c: Fourier(c.head_dim),
+        "cosine": lambda c: Cosine(c.head_dim),
+        "learned": lambda c: LearnedOrthogonal(c.head_dim, c.seed),
+    }
+)
 
 
-ANGLES: dict[str, Callable[..., Tensor]] = {
-    "geometric": geometric,
-    "linear": linear,
-    "harmonic": harmonic,
-    "constant": constant,
-}
+ANGLES: Register[Callable[..., Tensor]] = Register(
+    {
+        "geometric": geometric,
+        "linear": linear,
+        "harmonic": harmonic,
+        "constant": constant,
+    }
+)
 
 
 def build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
@@ -278,10 +283,12 @@ def build_stochastic(config: EncodingConfig) -> StochasticEncoding:
     return StochasticEncoding(config.head_dim, config.heads, config.sines, config.realizations, seed=config.seed)
 
 
-MATRICES: dict[str, Callable[[EncodingConfig, int], PositionMatrix]] = {
-    "unitary": build_unitary,
-    "orthogonal": build_orthogonal,
-    "permutation": build_permutation,
-}
+MATRICES: Register[Callable[[EncodingConfig, int], PositionMatrix]] = Register(
+    {
+        "unitary": build_unitary,
+        "orthogonal": build_orthogonal,
+        "permutation": build_permutation,
+    }
+)
 
-OUTSIDE: dict[str, Callable[[EncodingConfig], PositionalEncoding]] = {"stochastic": build_stochastic}
+OUTSIDE: Register[Callable[[EncodingConfig], PositionalEncoding]] = Register({"stochastic": build_stochastic})

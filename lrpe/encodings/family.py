@@ -7,6 +7,7 @@ import torch
 
 from lrpe.encodings.config import BASES, MATRICES, EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.register import Register
 from lrpe.errors import LrpeError, unknown_name
 
 Fields = dict[str, Any]
@@ -28,22 +29,27 @@ def permuteformer_as_published(given: Fields) -> Fields:
     return {"matrix": "permutation", "seed": PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
 
 
-FAMILY: dict[str, Callable[[Fields], Fields]] = {
-    "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
-    "type2": lambda _: {"basis": "householder", "matrix": "orthogonal", "learned_angles": True},
-    "type3": lambda _: {"basis": "householder", "matrix": "permutation"},
-    "rope": lambda _: {"basis": "identity", "matrix": "orthogonal"},
-    "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},
-    "permuteformer": lambda _: {"basis": "identity", "matrix": "permutation"},
-    "cosformer": lambda _: {"basis": "identity", "matrix": "unitary", "angles": "constant"},
-    "mixed": mixed,
-    "none": lambda _: {"basis": "identity", "matrix": "orthogonal", "rotated": 0},
-}
+FAMILY: Register[Callable[[Fields], Fields]] = Register(
+    {
+        "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
+        "type2": lambda _: {"basis": "householder", "matrix": "orthogonal", "learned_angles": True},
+        "type3": lambda _: {"basis": "householder", "matrix": "permutation"},
+        "rope": lambda _: {"basis": "identity", "matrix": "orthogonal"},
+        "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},
+        "permuteformer": lambda _: {"basis": "identity", "matrix": "permutation"},
+        "cosformer": lambda _: {"basis": "identity", "matrix": "unitary", "angles": "constant"},
+        "mixed": mixed,
+        "none": lambda _: {"basis": "identity", "matrix": "orthogonal", "rotated": 0},
+    }
+)
 
-BASELINES: dict[str, Callable[[Fields], Fields]] = {  # each head has its own, so they are told how many there are
-    "per": permuteformer_as_published,
-    "spe": lambda _: {"matrix": "stochastic", "acts": "before"},
-}
+# Each head of a baseline has its own, so they are told how many heads there are.
+BASELINES: Register[Callable[[Fields], Fields]] = Register(
+    {
+        "per": permuteformer_as_published,
+        "spe": lambda _: {"matrix": "stochastic", "acts": "before"},
+    }
+)
 
 
 def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:

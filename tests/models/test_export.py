@@ -1,6 +1,5 @@
 """An exported folder is loaded by anyone: with lrpe, or with the code that it carries."""
 
-import functools
 import json
 import os
 import subprocess
@@ -112,7 +111,7 @@ def test_a_link_within_the_run_is_followed(saved, tmp_path):
 
 REGISTERS = {
     "basis": (BASES, lambda c: Identity(c.head_dim), {"encoding": {"basis": "mine"}}),
-    "position matrix": (MATRICES, MATRICES["orthogonal"], {"encoding": "identity*mine"}),
+    "position matrix": (MATRICES, MATRICES["orthogonal"], {"encoding": "identity*mine"}),  # a second name for ours
     "kind of angles": (ANGLES, lambda count, length: torch.ones(count), {"encoding": {"angles": "mine"}}),
     "feature map": (FEATURE_MAPS, lambda d: torch.nn.Softplus(), {"feature_map": "mine"}),
     "encoding": (FAMILY, lambda _: {"basis": "odd-even"}, {"encoding": ["type2", "mine"]}),
@@ -122,8 +121,6 @@ REGISTERS = {
 @pytest.mark.parametrize("kind", REGISTERS)
 def test_what_somebody_registered_is_exported_without_code_alone(kind, tmp_path, monkeypatch):
     register, maker, fields = REGISTERS[kind]
-    if kind == "position matrix":
-        maker = functools.partial(maker)
     monkeypatch.setitem(register, "mine", maker)
     tiny(LrpeForCausalLM, **{"encoding": "type2"} | fields).float().save_pretrained(tmp_path / "model")
     with pytest.raises(LrpeError, match=rf"the {kind} 'mine' of .* was registered elsewhere.*Export without the code"):
