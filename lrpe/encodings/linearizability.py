@@ -81,7 +81,7 @@ def linearizability(W: Callable[[int], Any], causal: bool = False) -> Linearizab
     W is evaluated at every offset up to 255, 511 or 1023, and further out at every 8th, 64th, 512th and 4096th, up to
     the end of a table or of floating point if that comes first. A rank is counted where it stands out from rounding in
     W's dtype, and has to stay what it is while the range doubles. No finite range proves that it always will; and a
-    rank above 512 is taken for growth.
+    rank above 512 may be taken for growth.
 
     Args:
         W: a function from an offset, an integer, to a matrix or a number.
