@@ -11,6 +11,8 @@ from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.schema import read_object
 
+TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
+NAMELESS = ("", "TokenizersBackend", "PreTrainedTokenizerFast")  # the classes of any tokenizer.json, which say nothing
 TYPES = {"unitary": "Type 1", "orthogonal": "Type 2", "permutation": "Type 3", "stochastic": "SPE"}
 
 
@@ -74,11 +76,21 @@ def _angles(encoding: EncodingConfig) -> str:
 
 
 def describe_tokenizer(folder: Path) -> str:
-    """The tokenizer among the files of a folder, in words."""
-    file = folder / "tokenizer_config.json"
-    if file.is_file():
-        return f"Tokenizer: {read_object(file).get('tokenizer_class') or 'in this folder'}"
-    return f"Tokenizer: {'in this folder' if (folder / 'tokenizer.json').is_file() else 'none'}"
+    """The tokenizer among the files of a folder, in words: its class, its algorithm and the number of its entries."""
+    settings, content = (read_object(file) if file.is_file() else None for file in map(folder.joinpath, TOKENIZER))
+    if settings is None and content is None:
+        return "Tokenizer: none"
+    known = [str((settings or {}).get("tokenizer_class") or ""), _describe_vocabulary(content or {})]
+    return f"Tokenizer: {', '.join(text for text in known if text not in NAMELESS) or 'in this folder'}"
+
+
+def _describe_vocabulary(content: dict[str, Any]) -> str:
+    """The algorithm and the entries of a tokenizer.json, or nothing if it does not say."""
+    match content:
+        case {"model": {"type": str(algorithm), "vocab": dict(entries)}, "added_tokens": list(added)}:
+            names = {*entries, *(token.get("content") for token in added if isinstance(token, dict))}
+            return f"{algorithm} with {len(names):,} entries"
+    return ""
 
 
 def ways_to_load(kind: str, name: str, autos: Sequence[str], remote_code: bool) -> list[str]:

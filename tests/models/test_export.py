@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from lrpe import Identity, LrpeError
 from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.cli import main
+from lrpe.data.text.vocabularies import byte_level
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
 from lrpe.encodings.family import FAMILY
 from lrpe.models import LrpeForCausalLM, LrpeForPairClassification
@@ -139,6 +140,9 @@ def test_the_card_says_type_basis_and_tokenizer(tmp_path):
     assert "- Encoding of layers 0: Type 1, P householder, Λ unitary, learned geometric angles\n" in text
     assert "- Encoding of layers 1: Type 2, P identity, Λ orthogonal, fixed geometric angles\n" in text
     assert "- Tokenizer: GPT2Tokenizer\n" in text
+    byte_level().save(tmp_path / "model")
+    text = (export(tmp_path / "model", tmp_path / "bytes") / "README.md").read_text()
+    assert "- Tokenizer: BPE with 260 entries\n" in text
     tiny(LrpeForCausalLM, "none").save_pretrained(tmp_path / "plain")
     text = (export(tmp_path / "plain", tmp_path / "again") / "README.md").read_text()
     assert "- Encoding: none\n- Tokenizer: none\n" in text
