@@ -23,6 +23,7 @@ from lrpe.report.picture import file_name
 from lrpe.report.table import Column
 from lrpe.stamp import stamp
 from lrpe.training.about import About, read_about
+from lrpe.training.metrics import read_metrics
 from lrpe.typed import read_text
 
 T = TypeVar("T")
@@ -73,11 +74,12 @@ def read_run(folder: Path) -> Run:
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """Return the runs that can be read, and why the others cannot."""
+    """Return the runs that can be read, and why others, or some of their lines, cannot."""
     runs, problems = [], []
     for folder in folders:
         try:
             runs.append(read_run(folder))
+            problems += read_metrics(folder)[1]
         except LrpeError as error:
             problems.append(f"The run {str(folder)!r} is left out: {error}")
     return runs, problems

@@ -116,6 +116,15 @@ def test_a_run_without_a_validation_yet_spoils_no_report(trained, tmp_path):
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page")]) == 0
 
 
+def test_a_report_tells_of_a_damaged_line_and_has_those_after_it(trained, tmp_path, capsys):
+    run = shutil.copytree(trained, tmp_path / "run", symlinks=True)
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    (run / "metrics.jsonl").write_text("\n".join([lines[0][:20], *lines[1:]]) + "\n")
+    assert main(["report", str(run), "--out", str(tmp_path / "page")]) == 0
+    assert f"Line 1 of {str(run / 'metrics.jsonl')!r} is damaged and left out" in capsys.readouterr().err
+    assert [update for update, _ in read_run(run).points] == [1, 2, 3]
+
+
 def test_results_that_cannot_be_read_are_made_again(trained, tmp_path, runs, capsys):
     run = shutil.copytree(trained, tmp_path / "run", symlinks=True)
     before = (run / "results.json").read_text()
