@@ -209,7 +209,7 @@ _WORDS = {
     bool: "true or false",
     str: "a word",
     list: "a list",
-    Path: "a path",
+    Path: "a path, of names with at most 255 bytes",
 }
 
 

@@ -155,7 +155,7 @@ def find_problem(line, capsys) -> str | None:
         (["data", "show", "stdlib", "--options", "packed=perhaps"], "packed of stdlib must be true or false; got"),
         (["report"], "lrpe report takes runs, or folders with runs in them; got none"),
         (["report", "folder"], "there is none under 'folder'"),
-        (["generate", LONG], "Each name must be a path; got 'nnn"),
+        (["generate", LONG], "Each name must be a path, of names with at most 255 bytes; got 'nnn"),
         (["generate", "run", "--prompt", "\udcff"], "--prompt must be UTF-8 text"),
         (["bench", "compare", "deep", "deep"], "it has more than 40 brackets within brackets"),
     ],
