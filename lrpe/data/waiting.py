@@ -49,6 +49,6 @@ def _describe(holder: Path) -> str:
     try:
         found = read_json(holder, dict)
         minutes, seconds = divmod(int(time.time() - found["since"]), 60)
-        return f"process {found['pid']} on {found['host']}, since {minutes} min {seconds} s"
+        return f"process {found['pid']} on {found['host']}, for {minutes} min {seconds} s"
     except (LrpeError, KeyError, TypeError):  # it has only just begun, or ended
         return "another process"

@@ -152,7 +152,7 @@ def hold(file, held, seconds):
         time.sleep(seconds)
 
 
-def test_waiting_for_a_lock_says_for_whom_and_since_when(tmp_path, capsys):
+def test_waiting_for_a_lock_says_for_whom_and_how_long(tmp_path, capsys):
     context = multiprocessing.get_context("fork")
     held = context.Event()
     process = context.Process(target=hold, args=(tmp_path / ".lock", held, 1.5))
@@ -161,7 +161,7 @@ def test_waiting_for_a_lock_says_for_whom_and_since_when(tmp_path, capsys):
     with waiting_lock(tmp_path / ".lock", "words"):
         said = capsys.readouterr().err
     process.join()
-    assert f"Waiting for process {process.pid} on {socket.gethostname()}, since 0 min" in said
+    assert f"Waiting for process {process.pid} on {socket.gethostname()}, for 0 min" in said
     assert "which prepares words" in said
 
 
