@@ -39,8 +39,10 @@ def test_every_lrpe_command_can_be_typed(page):
             assert callable(parse(words[1:]).run), line
 
 
-def test_the_readme_has_a_first_example():
-    assert len(blocks(ROOT / "README.md", "python")) >= 1
+def test_decoding_as_the_readme_shows_it_keeps_no_graph(capsys):
+    names: dict = {}
+    exec(blocks(ROOT / "README.md", "python")[0], names)
+    assert all(tensor.is_inference() for tensor in (names["token"], *names["state"]))
 
 
 def test_every_test_and_file_named_in_the_mathematics_exists():
