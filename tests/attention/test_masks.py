@@ -93,6 +93,17 @@ def test_padding_at_the_end_of_a_packed_sequence_leaves_its_state_where_the_last
     assert (states.S[1] == 0).all()
 
 
+def test_padding_of_packed_sequences_may_have_any_position():
+    layer, x = Choice("type2", "plain", "explicit").build(Causal(3)), features(1, 9, WIDTH)
+    mask = torch.tensor([[1, 1, 1, 0, 0, 1, 1, 0, 0]]).bool()
+    places = torch.tensor([4, 5, 9, 1, 99, -3, -2, 1, 77])
+    _, states = layer.prefill(x, mask=mask, positions=places, cu_seqlens=torch.tensor([0, 5, 8, 9]))
+    for row, real in ((0, slice(0, 3)), (1, slice(5, 7))):
+        _, state = layer.prefill(x[:, real], positions=places[real])
+        assert_close(states.select(torch.tensor([row])), state, rtol=1e-10, atol=1e-10)
+    assert states.position.tolist() == [10, -1, 0]
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.int32])
 def test_a_mask_of_zeros_and_ones_is_one_of_booleans(dtype):
     layer, x = Choice("rope").build(), features(3, 6, WIDTH)

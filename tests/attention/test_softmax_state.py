@@ -40,6 +40,14 @@ def test_padded_rows_go_on_as_they_would_alone(choice):
 
 
 @torch.no_grad()
+def test_steps_go_on_from_negative_positions():
+    layer, x = make("type1", decay=[0.5, 0.9]), features(1, 6, WIDTH)
+    _, state = layer.prefill(x[:, :5], positions=torch.arange(-9, -4))
+    assert state.position.tolist() == [-4]
+    assert_close(layer.step(x[:, 5], state)[0], layer(x)[:, 5])
+
+
+@torch.no_grad()
 def test_a_decay_reaches_into_the_cache():
     layer, x, t = make("type1", decay=[0.5, 0.9]), features(1, 6, WIDTH), torch.tensor([0, 1, 5, 6, 20, 21])
     _, state = layer.prefill(x[:, :3], positions=t[:3])

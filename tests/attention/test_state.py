@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Causal, DecodingState, linear_attention
+from lrpe import Causal, DecodingState, LinearAttention, Normalizer, YaRN, encoding, linear_attention
 from tests.attention.choices import CHOICES, KEY_HEADS, SOME, WIDTH, Choice
 from tests.encodings.compositions import features, seeds
 
@@ -90,6 +90,26 @@ def test_steps_go_on_from_wherever_the_first_pass_stood(offset):
     for t in (4, 5):
         y, state = layer.step(x[:, t], state)
     assert_close(y, layer(x)[:, 5], rtol=1e-8, atol=1e-9)
+
+
+class Sums(Normalizer):
+    """The sums as they are; in a quotient a scale of the scores would cancel."""
+
+    delta = "none"
+
+    def forward(self, numerator, delta):
+        return numerator
+
+
+def test_a_scale_of_the_scores_counts_in_steps_and_in_passes():
+    scaled, x = encoding("rope", 4, scaling=YaRN(8.0, 64)), features(1, 5, 8)
+    layer = LinearAttention(8, 2, scaled, normalizer=Sums(), bias=False).double()
+    whole = layer(x)
+    _, state = layer.prefill(x[:, :4])
+    assert_close(layer.step(x[:, 4], state)[0], whole[:, 4], rtol=1e-10, atol=1e-11)
+    q, k, v = layer.project(x[:, :1], x[:, :1])
+    score = YaRN(8.0, 64).score_scale * (layer.phi(q) * layer.phi(k)).sum(-1, keepdim=True)  # on the spot nothing turns
+    assert_close(layer.join(score * v), whole[:, :1], rtol=1e-10, atol=1e-11)
 
 
 def test_a_pass_after_a_gap_fades_the_state_by_the_gap():
