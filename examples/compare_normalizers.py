@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import lrpe
-from lrpe.stamp import describe, stamp
+from lrpe.lab.stamp import describe, stamp
 
 WIDTH, HEADS, DEPTH, LENGTH, BATCH = 128, 4, 2, 256, 8
 WARM_UP, CLIP, WEIGHT_DECAY, VALIDATION_ROWS = 100, 1.0, 0.01, 64

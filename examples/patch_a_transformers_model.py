@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 import lrpe
-from lrpe.replacement import replace_attention, replace_rotary
+from lrpe.adapt import replace_attention, replace_rotary
 
 LENGTH, BATCH = 96, 8
 TEXT = " ".join("".join(topics[name] for name in sorted(topics)).split())

@@ -13,17 +13,11 @@ from lrpe.encodings import angles
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import Basis, Identity, OddEven
-from lrpe.encodings.canonical import CanonicalForm, Primitive
 from lrpe.encodings.config import EncodingConfig
-from lrpe.encodings.definition import verify
-from lrpe.encodings.derive import from_unitary
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure, encoding
 from lrpe.encodings.grid import Grid
 from lrpe.encodings.householder import Householder
-from lrpe.encodings.instances import RPR, Additive, CosFormer, DeBERTa, FamilyForm, T5Buckets
-from lrpe.encodings.laws import Report
-from lrpe.encodings.linearizability import Linearizability, linearizability
 from lrpe.encodings.matrix_basis import Cosine, Dense, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
@@ -32,6 +26,12 @@ from lrpe.encodings.scaling import Interpolation, NTKAware, YaRN
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError
+from lrpe.theory.canonical import CanonicalForm, Primitive
+from lrpe.theory.definition import verify
+from lrpe.theory.derive import from_unitary
+from lrpe.theory.instances import RPR, Additive, CosFormer, DeBERTa, FamilyForm, T5Buckets
+from lrpe.theory.laws import Report
+from lrpe.theory.linearizability import Linearizability, linearizability
 from lrpe.weight_decay import parameter_groups
 
 __all__ = [

@@ -28,14 +28,14 @@ def test_every_python_block_runs(page, capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_lrpe_command_can_be_typed(page):
-    from lrpe.cli.parser import parse
+    from lrpe.lab.cli.parser import parse
 
     lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()
     for line in lines:
         words = shlex.split(line, comments=True)
         if words[:1] == ["torchrun"]:
-            words = words[words.index("lrpe.cli") :]
-        if words and words[0] in ("lrpe", "lrpe.cli"):
+            words = words[words.index("lrpe") :]
+        if words and words[0] == "lrpe":
             assert callable(parse(words[1:]).run), line
 
 
@@ -53,7 +53,7 @@ def test_every_test_and_file_named_in_the_mathematics_exists():
     named = set(re.findall(r"`(test_\w+)`", text))
     assert len(named) > 20
     assert named <= written, named - written
-    files = set(re.findall(r"`((?:encodings|attention)/\w+\.py)`", text))
+    files = set(re.findall(r"`((?:encodings|theory|attention)/\w+\.py)`", text))
     assert all((ROOT / "lrpe" / file).exists() for file in files)
 
 

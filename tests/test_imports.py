@@ -8,66 +8,37 @@ from pathlib import Path
 
 import pytest
 
-# Top to bottom. A layer is a module or a package of that name in lrpe/. A package with modules listed keeps to that
-# order inside as well; in one with none listed the modules may import each other, but not in a circle.
-LAYERS: dict[str, tuple[str, ...]] = {
-    "errors": (),
-    "arguments": (),
-    "positions": (),
-    "stamp": (),
-    "aligned": (),
-    "whole": (),
-    "names": (),
-    "plain_yaml": (),
-    "typed": (),
-    "orphans": (),
-    "options": (),
-    "encodings": (
-        "register",
-        "precision",
-        "differentiable",
-        "adjoint",
-        "gather",
-        "basis",
-        "householder",
-        "matrix_basis",
-        "scaling",
-        "angles",
-        "alignment",
-        "position_matrix",
-        "unitary",
-        "orthogonal",
-        "permutation",
-        "grid",
-        "encoding",
-        "stochastic",
-        "absolute",
-        "config",
-        "family",
-        "growth",
-        "linearizability",
-        "laws",
-        "probes",
-        "measure",
-        "definition",
-        "canonical",
-        "instances",
-        "derive",
+# Each package and its members, top to bottom: a member imports only from members above it. The members of a package
+# that is not listed may import each other, but not in a circle.
+ORDER: dict[str, tuple[str, ...]] = {
+    "lrpe": (
+        *("errors", "arguments", "positions", "whole", "plain_yaml", "typed"),
+        *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
-    "weight_decay": (),
-    "attention": (),
-    "api": (),
-    "models": (),
-    "replacement": (),
-    "data": (),
-    "tasks": (),
-    "training": (),
-    "experiments": (),
-    "benchmarks": (),
-    "report": (),
-    "cli": (),
+    "lrpe.encodings": (
+        *(
+            "register",
+            "precision",
+            "differentiable",
+            "adjoint",
+            "gather",
+            "basis",
+            "householder",
+            "matrix_basis",
+            "scaling",
+        ),
+        *("angles", "alignment", "position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding"),
+        *("stochastic", "absolute", "config", "family"),
+    ),
+    "lrpe.theory": (
+        *("growth", "linearizability", "laws", "probes", "measure", "definition", "canonical", "instances", "derive"),
+    ),
+    "lrpe.lab": (
+        *("stamp", "aligned", "names", "orphans", "options"),
+        *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
+    ),
 }
-CORE = ("errors", "arguments", "positions", "encodings", "weight_decay", "attention", "api")
+CORE = ("errors", "arguments", "positions", "encodings", "theory", "weight_decay", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
 
 ROOT = Path(__file__).parents[1] / "lrpe"
@@ -82,8 +53,9 @@ def test_every_module_imports_only_from_modules_above_it():
     ("path", "source", "problem"),
     [
         ("errors.py", "from lrpe.positions import sequence", "lrpe.errors imports lrpe.positions, which is below it"),
-        ("positions.py", "import lrpe.cli.verify", "lrpe.positions imports lrpe.cli.verify, which is below it"),
-        ("positions.py", "from .cli import main", "lrpe.positions imports lrpe.cli, which is below it"),
+        ("positions.py", "import lrpe.lab.cli.verify", "lrpe.positions imports lrpe.lab.cli.verify, which is below it"),
+        ("models.py", "from .lab.cli import main", "lrpe.models imports lrpe.lab.cli, which is below it"),
+        ("lab/data.py", "from .cli import main", "lrpe.lab.data imports lrpe.lab.cli, which is below it"),
         (
             "encodings/basis.py",
             "def f():\n    from .encoding import Encoding",
@@ -100,16 +72,16 @@ def test_every_module_imports_only_from_modules_above_it():
             "lrpe.encodings.encoding imports lrpe.encodings, the package it is in; import the module that has the name",
         ),
         (
-            "cli/verify.py",
+            "lab/cli/verify.py",
             "from lrpe import Encoding",
-            "lrpe.cli.verify imports lrpe, the package it is in; import the module that has the name",
+            "lrpe.lab.cli.verify imports lrpe, the package it is in; import the module that has the name",
         ),
         (
             "encodings/__init__.py",
             "from lrpe.errors import LrpeError",
             "lrpe.encodings imports lrpe.errors; an __init__ re-exports from its own package only",
         ),
-        ("__init__.py", "from lrpe.cli import main", "lrpe imports lrpe.cli, which is not in the core"),
+        ("__init__.py", "from lrpe.lab.cli import main", "lrpe imports lrpe.lab.cli, which is not in the core"),
         (
             "encodings/basis.py",
             "import numpy.linalg",
@@ -118,13 +90,13 @@ def test_every_module_imports_only_from_modules_above_it():
         (
             "encodings/wavelet.py",
             "",
-            "lrpe.encodings.wavelet has no place: add 'wavelet' to LAYERS['encodings'] in tests/test_imports.py, "
+            "lrpe.encodings.wavelet has no place: add 'wavelet' to ORDER['lrpe.encodings'] in tests/test_imports.py, "
             "below everything that it imports",
         ),
         (
             "helpers.py",
             "",
-            "lrpe.helpers has no place: add 'helpers' to LAYERS in tests/test_imports.py, "
+            "lrpe.helpers has no place: add 'helpers' to ORDER['lrpe'] in tests/test_imports.py, "
             "below everything that it imports",
         ),
     ],
@@ -135,11 +107,11 @@ def test_an_import_against_the_order_is_found(tmp_path, path, source, problem):
 
 
 def test_a_circle_inside_a_layer_is_found(tmp_path):
-    root = make_tree(tmp_path, {"data/a.py": "from lrpe.data.b import x", "data/b.py": "from .a import y"})
+    root = make_tree(tmp_path, {"lab/data/a.py": "from lrpe.lab.data.b import x", "lab/data/b.py": "from .a import y"})
     (problem,) = find_problems(root)
     assert "import each other in a circle" in problem
-    assert "lrpe.data.a" in problem
-    assert "lrpe.data.b" in problem
+    assert "lrpe.lab.data.a" in problem
+    assert "lrpe.lab.data.b" in problem
 
 
 def test_imports_along_the_order_are_accepted(tmp_path):
@@ -148,8 +120,8 @@ def test_imports_along_the_order_are_accepted(tmp_path):
         "positions.py": "import math\nimport torch.nn.functional as F\nfrom lrpe.errors import LrpeError",
         "encodings/__init__.py": "from .encoding import Encoding",
         "encodings/encoding.py": "from . import basis\nfrom ..errors import LrpeError",
-        "cli/__init__.py": "from lrpe.cli.verify import verify",
-        "cli/verify.py": "import jsonargparse\nimport lrpe.errors\nfrom lrpe.encodings import Encoding",
+        "lab/cli/__init__.py": "from lrpe.lab.cli.verify import verify",
+        "lab/cli/verify.py": "import jsonargparse\nimport lrpe.errors\nfrom lrpe.encodings import Encoding",
     }
     assert find_problems(make_tree(tmp_path, sources)) == []
 
@@ -188,13 +160,19 @@ def imports_of(name: str, path: Path, modules: dict[str, Path]) -> Iterator[str]
 
 
 def place_problem(name: str) -> str | None:
-    _, layer, inner, *_ = [*name.split("."), "", ""]
-    way_out = "in tests/test_imports.py, below everything that it imports"
-    if layer and layer not in LAYERS:
-        return f"{name} has no place: add {layer!r} to LAYERS {way_out}"
-    if layer and inner and LAYERS[layer] and inner not in LAYERS[layer]:
-        return f"{name} has no place: add {inner!r} to LAYERS[{layer!r}] {way_out}"
+    for package, member in steps(name):
+        if package in ORDER and member not in ORDER[package]:
+            return (
+                f"{name} has no place: add {member!r} to ORDER[{package!r}] in tests/test_imports.py, "
+                "below everything that it imports"
+            )
     return None
+
+
+def steps(name: str) -> list[tuple[str, str]]:
+    """Each package on the way to a module, with its member on that way."""
+    parts = name.split(".")
+    return [(".".join(parts[:i]), parts[i]) for i in range(1, len(parts))]
 
 
 def import_problem(name: str, target: str, is_package: bool) -> str | None:
@@ -211,7 +189,7 @@ def import_problem(name: str, target: str, is_package: bool) -> str | None:
             return f"{name} imports {target}; an __init__ re-exports from its own package only"
     elif is_inside(name, target):
         return f"{name} imports {target}, the package it is in; import the module that has the name"
-    elif not place_problem(name) and not place_problem(target) and rank(target) > rank(name):
+    elif not place_problem(name) and not place_problem(target) and is_below(target, name):
         return f"{name} imports {target}, which is below it"
     return None
 
@@ -220,10 +198,13 @@ def is_inside(module: str, package: str) -> bool:
     return f"{module}.".startswith(f"{package}.")
 
 
-def rank(name: str) -> tuple[int, int]:
-    _, layer, inner, *_ = [*name.split("."), ""]
-    order = LAYERS[layer]
-    return list(LAYERS).index(layer), order.index(inner) if inner in order else 0
+def is_below(target: str, name: str) -> bool:
+    """Whether the order of the first package in which the two part has the target after the name."""
+    for (package, theirs), (_, ours) in zip(steps(target), steps(name), strict=False):
+        if theirs != ours:
+            order = ORDER.get(package, ())
+            return theirs in order and order.index(theirs) > order.index(ours)
+    return False
 
 
 def circle_problems(imports: dict[str, set[str]]) -> list[str]:
@@ -237,7 +218,7 @@ def circle_problems(imports: dict[str, set[str]]) -> list[str]:
 def make_tree(folder: Path, sources: dict[str, str]) -> Path:
     """A small lrpe/ in folder: the given files among a few empty ones."""
     empty = ["__init__.py", "errors.py", "positions.py", "encodings/__init__.py", "encodings/basis.py"]
-    empty += ["encodings/encoding.py", "cli/__init__.py", "cli/verify.py"]
+    empty += ["encodings/encoding.py", "lab/cli/__init__.py", "lab/cli/verify.py"]
     for path, source in {**dict.fromkeys(empty, ""), **sources}.items():
         file = folder / "lrpe" / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
+import lrpe.adapt
 import lrpe.models
-import lrpe.replacement
-from lrpe.cli import main
+from lrpe.lab.cli import main
 from lrpe.models.saved import CLASSES, load_model
 
 SAVED = Path(__file__).parent / "saved"
@@ -47,7 +47,7 @@ def test_auto_classes_load_them_too():
 @pytest.mark.parametrize("name", REPLACED)
 def test_adapted_models_load_and_compute_what_they_did(name):
     folder = SAVED / "models" / name
-    assert_computes_what_it_did(lrpe.replacement.from_pretrained(folder), folder)
+    assert_computes_what_it_did(lrpe.adapt.from_pretrained(folder), folder)
 
 
 def test_every_kind_of_model_is_among_them():

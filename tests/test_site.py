@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lrpe import api, models, replacement
-from tests.report.browser import open_browser
+from tests.lab.report.browser import open_browser
 
 ROOT = Path(__file__).parents[1]
 

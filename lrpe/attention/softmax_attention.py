@@ -16,10 +16,10 @@ from lrpe.attention.recommended import RECOMMENDED
 from lrpe.attention.softmax_sum import Sight, each_query, fading, product_sum, score_sum
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, place, read_sides, read_tokens
-from lrpe.encodings.canonical import CanonicalForm
-from lrpe.encodings.instances import FamilyForm
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, require
+from lrpe.theory.canonical import CanonicalForm
+from lrpe.theory.instances import FamilyForm
 
 
 class SoftmaxAttention(AttentionLayer):

@@ -31,7 +31,7 @@ def load_model(folder: Path, **changes: Any) -> Any:
     values, _ = LrpeConfig.get_config_dict(folder)
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != "lrpe":  # and code that a folder of another kind may name is not even asked for
-        way_out = " Load it by lrpe.replacement.from_pretrained." if kind == "lrpe-replaced" else ""
+        way_out = " Load it by lrpe.adapt.from_pretrained." if kind == "lrpe-replaced" else ""
         raise LrpeError(f"{str(folder)!r} holds a model of type {kind!r}, which is not one of ours.{way_out}")
     config = LrpeConfig.from_dict(values, **changes)
     name = (config.architectures or ["none"])[0]

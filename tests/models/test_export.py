@@ -11,10 +11,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from lrpe import Identity, LrpeError
 from lrpe.attention.feature_map import FEATURE_MAPS
-from lrpe.cli import main
-from lrpe.data.text.vocabularies import byte_level
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
 from lrpe.encodings.family import FAMILY
+from lrpe.lab.cli import main
+from lrpe.lab.data.text.vocabularies import byte_level
 from lrpe.models import LrpeForCausalLM, LrpeForPairClassification
 from lrpe.models.export import export
 from lrpe.models.flatten import closure, imported

@@ -17,7 +17,7 @@ except lrpe.LrpeError as error:
 """
 
 
-@pytest.mark.parametrize("package", ["lrpe.models", "lrpe.replacement", "lrpe.models.saved"])
+@pytest.mark.parametrize("package", ["lrpe.models", "lrpe.adapt", "lrpe.models.saved"])
 def test_a_missing_extra_is_named_with_a_command_that_installs_it(package):
     command = [sys.executable, "-c", WITHOUT.format(package=package)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,0 +1,10 @@
+"""Bring your own model: our encodings, or our attention, in a model of Hugging Face transformers."""
+
+from lrpe.adapt import _needs as _needs  # first
+from lrpe.adapt.auto import register
+from lrpe.adapt.replace import replace_attention, replace_rotary
+from lrpe.adapt.saving import from_pretrained
+
+register()
+
+__all__ = ["from_pretrained", "replace_attention", "replace_rotary"]

@@ -1,0 +1,71 @@
+"""What was replaced in a model, in words and numbers: its config.json says it, and loading makes it again."""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from lrpe.adapt.swap import swap_attention, swap_rotary
+from lrpe.encodings.config import EncodingConfig
+from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.models.schema import is_json, is_whole, shorten
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The arguments of replace_rotary (``part="rotary"``) or of replace_attention (``part="attention"``)."""
+
+    part: Literal["rotary", "attention"]
+    attention: str = "linear"
+    encoding: str | EncodingConfig | None = None
+    layers: list[int] | None = None
+    choices: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self, model: PreTrainedModel) -> None:
+        """Make the replacement in the layers of a model."""
+        if self.part == "rotary":
+            swap_rotary(model, self.encoding)
+        else:
+            swap_attention(model, self.attention, self.encoding, self.layers, self.choices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON has them.
+
+        Raises:
+            LrpeError: for a choice that was given as an object, which a file cannot hold.
+        """
+        choices = {name: v.tolist() if isinstance(v, Tensor) else v for name, v in self.choices.items()}
+        for name, value in choices.items():
+            require(
+                is_json(value if not isinstance(value, tuple) else list(value)),
+                f"config.json holds names and numbers; got {name}={shorten(value)}. Pass {name} by its name when "
+                "replacing, or save the state_dict alone.",
+            )
+        encoding = self.encoding.to_dict() if isinstance(self.encoding, EncodingConfig) else self.encoding
+        return asdict(self) | {"encoding": encoding, "choices": choices}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> "Replacement":
+        """The record of a config.json, which may be damaged."""
+        known = [each.name for each in fields(cls)]
+        for name in values if isinstance(values, dict) else ():
+            if name not in known:
+                raise unknown_name("field of a replacement", name, known)
+        match values:
+            case {"part": "rotary" | "attention"}:
+                encoding = values.get("encoding")
+                made = EncodingConfig.from_dict(encoding) if isinstance(encoding, dict) else encoding
+                given: dict[str, Any] = values | {"encoding": made}
+                found = cls(**given)
+            case _:
+                raise LrpeError(f"A replacement has a part, 'rotary' or 'attention'; got {shorten(values)}.")
+        _check_types(found)
+        return found
+
+
+def _check_types(found: Replacement) -> None:
+    require(isinstance(found.attention, str), f"The attention is a name; got {shorten(found.attention)}.")
+    require(isinstance(found.choices, dict), f"The choices are a dictionary; got {shorten(found.choices)}.")
+    numbers = found.layers is None or (isinstance(found.layers, list) and all(map(is_whole, found.layers)))
+    require(numbers, f"The layers are a list of numbers, or None; got {shorten(found.layers)}.")

@@ -1,0 +1,171 @@
+"""Replaced models in files: config.json says what was replaced, and one call loads the model again."""
+
+import copy
+import json
+from typing import Any
+
+import torch
+import transformers
+from transformers import CONFIG_MAPPING, PreTrainedModel
+
+from lrpe.adapt.derived import Derived, derive
+from lrpe.adapt.record import Replacement
+from lrpe.errors import LrpeError, require
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.loading import OF_THE_HUB, KeepsPrecision, naming_damage
+from lrpe.models.schema import shorten
+
+MODEL_TYPE = "lrpe-replaced"
+SENTENCE = "This model's attention was replaced: load it by lrpe.adapt.from_pretrained"
+
+
+class WithRecord(Derived):
+    """A configuration that also says what was replaced. Only its file differs from that of the plain model.
+
+    An auto class of transformers would read the plain model's file, find none of its attention among the weights, and
+    draw it at random. So the file has a model_type that only lrpe knows, and the plain fields out of reach.
+    """
+
+    lrpe_replacement: Replacement
+
+    def to_dict(self: Any) -> dict[str, Any]:
+        return {name: value for name, value in super().to_dict().items() if name != "lrpe_replacement"}  # type: ignore
+
+    def to_json_string(self: Any, use_diff: bool = True) -> str:
+        plain = json.loads(super().to_json_string(use_diff))  # type: ignore
+        values = {
+            "model_type": MODEL_TYPE,
+            "architectures": self.architectures,
+            "replacement": self.lrpe_replacement.to_dict(),
+            # Two levels down: LlamaConfig.from_pretrained looks one level down for a dictionary of its own type.
+            "replaced": {"config": plain},
+            # The class of the plain model, if it is named, refuses a text here and shows it.
+            "vocab_size": SENTENCE,
+        }
+        return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+
+class Replaced(Derived, KeepsPrecision):
+    """A model of transformers with a part replaced; it is saved with the record of that, and made again from it."""
+
+    config: Any
+
+    def __init__(self, config: Any, *args: Any, **kwargs: Any):
+        super().__init__(config, *args, **kwargs)  # type: ignore[call-arg]  # of the transformers class
+        _record(config).apply(self)  # type: ignore[arg-type]
+
+    def save_pretrained(self: Any, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """transformers' own, with the names that the weights have now; refused if a choice cannot be written."""
+        _record(self.config).to_dict()
+        super().save_pretrained(save_directory, *args, **{"save_original_format": False} | kwargs)  # type: ignore[misc]
+
+    @classmethod
+    def from_pretrained(cls, where: Any, *args: Any, config: Any = None, **options: Any) -> Any:
+        """transformers' own, of safetensors alone; weights that are missing are an error, but for a new head's."""
+        told = options.pop("output_loading_info", False)
+        require(options.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
+        config = read_config(_read_values(where, options)) if config is None else config
+        with naming_damage(where):
+            model, info = super().from_pretrained(  # type: ignore[misc]
+                where, *args, config=config, use_safetensors=True, output_loading_info=True, **options
+            )
+        _check_found(model, info, where)
+        return (model, info) if told else model
+
+    def _prepare_cache_for_generation(self: Any, generation_config: Any, *args: Any) -> Any:
+        chosen = generation_config.cache_implementation
+        require(
+            _record(self.config).part == "rotary" or chosen in (None, "dynamic"),
+            f"A replaced attention keeps a state of its own, whose size does not grow; cache_implementation={chosen!r} "
+            "would be ignored. Leave it out.",
+        )
+        return super()._prepare_cache_for_generation(generation_config, *args)  # type: ignore[misc]
+
+
+def _record(config: Any) -> Replacement:
+    found = getattr(config, "lrpe_replacement", None)
+    if not isinstance(found, Replacement):
+        raise LrpeError(
+            f"The class of a replaced model is made from a configuration with the record of the replacement; got a "
+            f"plain {type(config).__name__}. Load the plain model, and replace afterwards."
+        )
+    return found
+
+
+def remember(model: PreTrainedModel, replacement: Replacement) -> None:
+    """Give a model that was replaced in place a class and a configuration that are saved with the record of it."""
+    with_record(model.config, replacement)
+    model.__class__ = derive(Replaced, type(model))
+
+
+def with_record(config: Any, replacement: Replacement) -> Any:
+    config.__class__ = derive(WithRecord, type(config))
+    config.lrpe_replacement = replacement
+    return config
+
+
+def from_pretrained(folder: Any, **options: Any) -> Any:
+    """Load a replaced model that ``save_pretrained`` wrote, of the class that it was saved from.
+
+    Args:
+        folder: the folder, or the name of a repository on the hub.
+        options: those of transformers' ``from_pretrained``, such as dtype and device_map.
+
+    Raises:
+        LrpeError: if the folder holds no replaced model, or lacks weights of it.
+    """
+    values = _read_values(folder, options)
+    saved = _saved_class(values.get("architectures"))
+    return saved.from_pretrained(folder, config=read_config(values), **options)
+
+
+def _saved_class(architectures: Any) -> Any:
+    """The class of the replaced model that has such architectures in its config.json."""
+    match architectures:
+        case [str(name)]:
+            kind = getattr(transformers, name, None)
+            if isinstance(kind, type) and issubclass(kind, PreTrainedModel):
+                return derive(Replaced, kind)
+    raise LrpeError(
+        f"A replaced model is of one class that transformers has; got architectures={shorten(architectures)}."
+    )
+
+
+def _read_values(where: Any, options: dict[str, Any]) -> dict[str, Any]:
+    hub = {name: options[name] for name in OF_THE_HUB if name in options}
+    values, _ = LrpeConfig.get_config_dict(where, **hub)  # which says what is wrong with a damaged file
+    found = values.get("model_type")
+    require(
+        found == MODEL_TYPE,
+        f"{str(where)!r} holds no replaced model, but one of model_type={shorten(found)}. Load it as it is, and call "
+        "replace_rotary or replace_attention.",
+    )
+    return values
+
+
+def read_config(values: dict[str, Any]) -> Any:
+    """The configuration of the plain model, with the record of what was replaced in it."""
+    match values:
+        case {"replaced": {"config": {"model_type": str(kind)} as plain}} if kind in CONFIG_MAPPING:
+            config = CONFIG_MAPPING[kind].from_dict(plain)
+            return with_record(config, Replacement.from_dict(values.get("replacement")))
+    raise LrpeError(
+        "The config.json of a replaced model has that of the plain model under 'replaced'; got "
+        f"{shorten(values.get('replaced'))}. Save or download it again."
+    )
+
+
+def _check_found(model: Any, info: Any, where: Any) -> None:
+    """Refuse a file that lacks weights of the class that it was saved from; what that did not have, may be new."""
+    if not info["missing_keys"]:
+        return
+    with torch.device("meta"):
+        saved = _saved_class(model.config.architectures)(copy.deepcopy(model.config)).state_dict()
+    trunk = f"{model.base_model_prefix}."
+    promised = {name.removeprefix(trunk) for name in saved}
+    lost = sorted(name for name in info["missing_keys"] if name.removeprefix(trunk) in promised)
+    require(
+        not lost,
+        f"{where} lacks {len(lost)} of the weights that its config.json promises: {', '.join(lost[:3])}. Save or "
+        "download them again.",
+    )

@@ -1,0 +1,1 @@
+"""The laboratory: data, tasks, training and reports that make the paper's tables."""

@@ -1,0 +1,193 @@
+"""The cost of attention beside its peers: the sums, their memory, the block around them, and a decoding step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.bidirectional import bidirectional_sum
+from lrpe.attention.causal_sum import causal_sum
+from lrpe.attention.frame import Frame
+from lrpe.attention.quadratic import quadratic_sum
+from lrpe.lab.benchmarks import block
+from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
+from lrpe.lab.benchmarks.decoding import check_steps, measure_steps
+from lrpe.lab.benchmarks.lines import Line, compare, forward_and_backward, gathered, judge, missing
+from lrpe.lab.benchmarks.measurement import Measurement
+from lrpe.lab.benchmarks.memory import peak_allocated
+from lrpe.lab.benchmarks.process import settings
+from lrpe.lab.benchmarks.sum_peers import (
+    Sum,
+    SumPeer,
+    causal_peers,
+    softmax_causal,
+    softmax_everywhere,
+    softmax_written_out,
+)
+from lrpe.lab.benchmarks.timing import busy
+from lrpe.lab.stamp import stamp
+
+Goals = dict[int, float]  # by length
+
+CAUSAL, BIDIRECTIONAL = "causal forward + backward", "bidirectional forward + backward"
+TOLERANCE = 1e-4  # of float32 sums over thousands of terms, relative to the largest
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """One batch of ``heads`` heads, ``dim`` wide; and what each row may cost, by its length."""
+
+    heads: int
+    dim: int
+    chunk_form: Goals
+    product: Goals
+    causal_softmax: Goals
+    memory: Goals
+    softmax: Goals
+    step: Goals
+    block: block.BlockSizes
+
+
+FULL = Sizes(
+    heads=8,
+    dim=64,
+    chunk_form={2048: 0.70, 8192: 0.68},
+    product={2048: 0.80, 8192: 0.78},
+    causal_softmax={512: 0.25, 2048: 0.10, 8192: 0.035},
+    memory={2048: 6, 8192: 6},
+    softmax={512: 0.17, 2048: 0.045},
+    step={8192: 0.07, 32768: 0.012},
+    block=block.FULL,
+)
+QUICK = Sizes(
+    heads=2,
+    dim=16,
+    chunk_form={64: 0.70, 128: 0.68},
+    product={64: 0.80, 128: 0.78},
+    causal_softmax={32: 0.25, 64: 0.10, 128: 0.035},
+    memory={64: 6, 128: 6},
+    softmax={32: 0.17, 64: 0.045},
+    step={64: 0.07, 128: 0.012},
+    block=block.QUICK,
+)
+
+
+@dataclass(frozen=True)
+class AttentionResult(Measurement):
+    benchmark = "attention"
+    agreements: list[Agreement]
+
+    def title(self) -> list[str]:
+        return [
+            "Attention: time ÷ a peer's time, side by side in float32; less is better.",
+            f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
+        ]
+
+    def remarks(self) -> list[str]:
+        return [
+            "Before they were timed, all sides gave the right outputs and gradients, to "
+            f"{worst(self.agreements):.0e} of the largest.",
+            *ABOUT_SUMS,
+            *block.ABOUT_BLOCKS,
+            "A step without 'whole' is the sum alone, as SDPA's is: S ← S + k vᵀ and q S.",
+            *absent(self.lines),
+            *busy(min(line.processor_share for line in self.lines)),
+        ]
+
+
+ABOUT_SUMS = (
+    "SDPA is softmax attention, another function at the same task; it and we were each checked against our matrix.",
+    "Extra memory is all that is allocated beyond q, k, v and the output's gradient; the output and the gradients",
+    "of q, k and v are four of the tensors counted.",
+)
+
+
+def absent(lines: Sequence[Line]) -> list[str]:
+    """Which peers are not installed, and the way out."""
+    names = sorted({line.row.partition(" ÷ ")[2] for line in lines if line.verdict == "missing"})
+    if not names:
+        return []
+    return [
+        f"missing: {' and '.join(names)} not installed. fla-core comes with pip install 'lrpe[bench]'; "
+        "pytorch-fast-transformers must be built from its source."
+    ]
+
+
+def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
+    """Check that every side gives the right answer, then time them. ``quick`` takes tiny shapes."""
+    rounds = rounds or (2 if quick else 15)
+    sizes = QUICK if quick else FULL
+    marks = stamp("fla-core", "pytorch-fast-transformers")
+    peers = causal_peers()
+    agreements = [*check_sums(sizes, peers), *block.check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
+    lines = gathered(measure_lines(sizes, peers, rounds))
+    return AttentionResult(quick, rounds, settings(), marks, lines, agreements)
+
+
+def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[Line]:
+    for peer in peers:
+        goals = sizes.product if "C++" in peer.name else sizes.chunk_form
+        yield from measure_sum(CAUSAL, our_causal, peer.name, peer.sum, goals, sizes, rounds)
+    yield from measure_sum(CAUSAL, our_causal, "SDPA", softmax_causal, sizes.causal_softmax, sizes, rounds)
+    for n, goal in sizes.memory.items():
+        yield measure_memory(n, goal, sizes)
+    yield from measure_sum(BIDIRECTIONAL, our_sum, "SDPA", softmax_everywhere, sizes.softmax, sizes, rounds)
+    yield from block.measure_blocks(sizes.block, rounds)
+    yield from measure_steps(sizes.heads, sizes.dim, sizes.step, rounds)
+
+
+def our_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return causal_sum(q, k, v, Frame())[0]
+
+
+def our_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return bidirectional_sum(q, k, v, Frame())[0]
+
+
+def measure_sum(
+    row: str, ours: Sum, name: str, theirs: Sum | None, goals: Goals, sizes: Sizes, rounds: int
+) -> Iterator[Line]:
+    for n, goal in goals.items():
+        if theirs is None:
+            yield missing(f"{row} ÷ {name}", f"N = {n}", goal)
+            continue
+        qkv = draw(n, sizes)
+        our_run, their_run = (forward_and_backward(side, *qkv) for side in (ours, theirs))
+        yield compare(f"{row} ÷ {name}", f"N = {n}", goal, our_run, their_run, rounds)
+
+
+def measure_memory(n: int, goal: float, sizes: Sizes) -> Line:
+    """The output and the gradients of q, k and v are four of the N × d tensors."""
+    qkv = draw(n, sizes)
+    tensors = peak_allocated(forward_and_backward(our_causal, *qkv)) / qkv[0].nbytes
+    return Line(f"{CAUSAL}, extra memory in N × d tensors", f"N = {n}", goal, judge(tensors, goal), tensors)
+
+
+def draw(n: int, sizes: Sizes) -> Tensor:
+    """q, k and v in one tensor, (3, 1, heads, n, d)."""
+    return torch.randn(3, 1, sizes.heads, n, sizes.dim, generator=torch.Generator().manual_seed(0))
+
+
+def check_sums(sizes: Sizes, peers: list[SumPeer]) -> Iterator[Agreement]:
+    """Ours against the specification; the peers against ours; and SDPA, which answers another question, against its."""
+    few = draw(min(512, max(sizes.causal_softmax)), sizes)
+    for causal, ours, softmax in ((True, our_causal, softmax_causal), (False, our_sum, softmax_everywhere)):
+        name = "causal sum" if causal else "bidirectional sum"
+        specified = [on_stack(quadratic, causal), on_stack(softmax_written_out, causal)]
+        yield check_agreement((name, "its matrix"), (on_stack(ours), specified[0]), few, TOLERANCE, "sums")
+        yield check_agreement(("SDPA", "its matrix"), (on_stack(softmax), specified[1]), few, TOLERANCE, "softmax")
+    for peer in (peer for peer in peers if peer.sum is not None):
+        for n in sizes.product if "C++" in peer.name else sizes.chunk_form:
+            sides = (on_stack(our_causal), on_stack(peer.sum))
+            yield check_agreement(("causal sum", peer.name), sides, draw(n, sizes), TOLERANCE, f"sums of {n}")
+
+
+def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    return quadratic_sum(q, k, v, Frame(), causal)[0]
+
+
+def on_stack(compute: Any, *rest: Any):
+    """A function of q, k and v as one of the tensor that holds all three."""
+    return lambda x: compute(*x.unbind(0), *rest)

@@ -1,0 +1,136 @@
+"""Two saved results of one benchmark: what changed beyond the noise."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.aligned import in_columns
+from lrpe.lab.benchmarks.lines import Line
+from lrpe.lab.benchmarks.results import read_result
+
+NOISE = "within the noise"
+COUNTED = 0.01  # how far a figure without quartiles, as memory, may lie from the same measured again
+
+Place = tuple[str, str]  # a line's row, and at what
+
+
+@dataclass(frozen=True)
+class Change:
+    """A line that both have; ``ratio`` is B ÷ A."""
+
+    a: Line
+    b: Line
+    ratio: float
+    word: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``differs`` is what the two were measured with that is not the same, each with both values."""
+
+    benchmark: str
+    a: str
+    b: str
+    changes: list[Change]
+    only_a: list[str]
+    only_b: list[str]
+    differs: dict[str, tuple[Any, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [[c.b.row, c.b.at, str(c.a), str(c.b), f"{c.ratio:.2f}", c.word] for c in self.changes]
+        table = in_columns(["", "at", "A", "B", "B ÷ A", ""], rows, left=2)
+        return "\n\n".join([f"{self.benchmark}\nA: {self.a}\nB: {self.b}", table, "\n".join(self.remarks())])
+
+    def remarks(self) -> Iterator[str]:
+        yield "A figure has changed if the ranges between its quartiles do not meet; one without, if by more than 1 %."
+        for name, (a, b) in self.differs.items():
+            yield f"They differ in {name}: {a} and {b}, which may be all that changed."
+        for side, names in (("A", self.only_a), ("B", self.only_b)):
+            yield from (f"Only {side} has {name}." for name in names)
+
+
+def compare_results(a_file: Path, b_file: Path) -> Comparison:
+    try:
+        return compared(a_file, b_file)
+    except (TypeError, KeyError, AttributeError) as error:
+        files = f"{str(a_file)!r} and {str(b_file)!r}"
+        raise LrpeError(f"Results are compared as --save writes them; {files} are not both: {error!r}.") from error
+
+
+def compared(a_file: Path, b_file: Path) -> Comparison:
+    a, b = read_result(a_file), read_result(b_file)
+    require(
+        a["benchmark"] == b["benchmark"],
+        f"Only results of the same benchmark are compared; {str(a_file)!r} is of {a['benchmark']!r} and "
+        f"{str(b_file)!r} of {b['benchmark']!r}.",
+    )
+    of_a, of_b = by_place(a), by_place(b)
+    return Comparison(
+        a["benchmark"],
+        origin(a, a_file),
+        origin(b, b_file),
+        changes=[change(of_a[place], line) for place, line in of_b.items() if place in of_a],
+        only_a=[", ".join(place) for place in of_a if place not in of_b],
+        only_b=[", ".join(place) for place in of_b if place not in of_a],
+        differs={name: pair for name, pair in circumstances(a, b) if pair[0] != pair[1]},
+    )
+
+
+def change(a: Line, b: Line) -> Change:
+    assert a.figure is not None
+    assert b.figure is not None
+    return Change(a, b, b.figure / a.figure, word_for(a, b))
+
+
+def word_for(a: Line, b: Line) -> str:
+    """Whether B is faster or slower than A; of memory, whether it is less or more."""
+    (a_low, a_high), (b_low, b_high) = span(a), span(b)
+    if b_low <= a_high and a_low <= b_high:
+        return NOISE
+    grew = b_low > a_high
+    if b.seconds is None:
+        return "more" if grew else "less"
+    return "faster" if grew == (b.better == "higher") else "slower"
+
+
+def span(line: Line) -> tuple[float, float]:
+    assert line.figure is not None
+    if line.low is None or line.high is None:
+        return (1 - COUNTED / 2) * line.figure, (1 + COUNTED / 2) * line.figure
+    return line.low, line.high
+
+
+def by_place(result: dict[str, Any]) -> dict[Place, Line]:
+    """The lines that have a figure; of the encodings also the rows that have no goal."""
+    lines = [Line(**line) for line in result.get("lines", ())]
+    lines += [line for shape in result.get("shapes", ()) for line in shape_lines(shape)]
+    return {(line.row, line.at): line for line in lines if line.figure}
+
+
+def shape_lines(shape: dict[str, Any]) -> Iterator[Line]:
+    at = "×".join(map(str, shape["shape"]))
+    for row in shape["rows"]:
+        for kind, figure in (("forward", row["forward"]), ("forward + backward", row["both"])):
+            if figure is not None:
+                found = (figure["ratio"], figure["low"], figure["high"], figure["seconds"])
+                yield Line(f"{row['name']}, {kind}", at, None, "", *found)
+
+
+def origin(result: dict[str, Any], file: Path) -> str:
+    mark = result["stamp"]
+    return f"{file}, {mark['date']}, commit {(mark['commit'] or 'unknown')[:12]}"
+
+
+def circumstances(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """What both should have been measured with, to be compared."""
+    yield "--quick", (a["quick"], b["quick"])
+    for where, name in (("stamp", "machine"), ("stamp", "python"), ("settings", "threads")):
+        yield name, (a[where][name], b[where][name])
+    a_versions, b_versions = a["stamp"]["versions"], b["stamp"]["versions"]
+    for package in a_versions | b_versions:
+        yield package, (a_versions.get(package), b_versions.get(package))

@@ -1,0 +1,268 @@
+"""What a longer text costs: time and memory as the number of tokens doubles, beside softmax and the matrix."""
+
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log
+from statistics import linear_regression
+from time import perf_counter, process_time
+
+import torch
+from torch import Tensor
+
+from lrpe.attention.feature_map import EluPlusOne
+from lrpe.attention.functional import linear_attention
+from lrpe.attention.normalizer import PlainDelta
+from lrpe.attention.summation import Causal, Quadratic, Summation
+from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.family import encoding
+from lrpe.lab.aligned import in_columns
+from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
+from lrpe.lab.benchmarks.lines import Line, judge
+from lrpe.lab.benchmarks.measurement import Measurement
+from lrpe.lab.benchmarks.memory import peak_resident
+from lrpe.lab.benchmarks.process import settings
+from lrpe.lab.benchmarks.sum_peers import Sum, softmax_causal, softmax_written_out
+from lrpe.lab.benchmarks.timing import busy, clock, no_collections, quartiles
+from lrpe.lab.stamp import stamp
+
+TIME_GOAL, MEMORY_GOAL, MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
+SEGMENTS, ONE_CALL, SOFTMAX, MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
+PHI, NORMALIZER = EluPlusOne(), PlainDelta()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Powers of two: where each side begins and ends, from where a doubling has a goal, and how long a segment is."""
+
+    heads: int
+    dim: int
+    first: int
+    judged: int
+    one_call: int
+    square: int
+    segment: int
+    seconds: float  # to time each side for in a round, at the least
+
+
+FULL = Sizes(heads=8, dim=64, first=9, judged=14, one_call=18, square=13, segment=14, seconds=0.2)
+QUICK = Sizes(heads=2, dim=16, first=6, judged=7, one_call=8, square=7, segment=6, seconds=0.01)
+QUICK_LONGEST = 8
+
+
+@dataclass(frozen=True)
+class Point:
+    """One forward pass of a side over ``length`` tokens, its time with quartiles; no ``bytes`` if none were told."""
+
+    side: str
+    length: int
+    seconds: float
+    low: float
+    high: float
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class LengthResult(Measurement):
+    benchmark = "length"
+    heads: int
+    dim: int
+    segment: int
+    points: list[Point]
+    exponents: dict[str, float]
+    memory_exponents: dict[str, float]
+    agreements: list[Agreement]
+    processor_share: float
+
+    def title(self) -> list[str]:
+        return [
+            f"A causal forward pass, {self.heads} heads of {self.dim}, Type 2, PlainDelta, float32: "
+            "time, and memory above the process's baseline with q, k and v counted.",
+            f"Medians of {self.rounds} interleaved rounds. Segments have {self.segment} tokens and hand on the state.",
+        ]
+
+    def tables(self) -> list[str]:
+        return [point_table(self), *super().tables()]
+
+    def remarks(self) -> list[str]:
+        return [
+            f"Each side gave the outputs and gradients of its matrix, to {worst(self.agreements):.0e} of the largest.",
+            "SDPA is softmax attention. Exponents of time and memory are fitted to each side's four longest texts.",
+            *busy(self.processor_share),
+        ]
+
+
+@torch.no_grad()
+def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> LengthResult:
+    """Time and memory of a causal forward pass with Type 2, up to 2^longest tokens. ``quick`` takes a few hundred."""
+    sizes, longest = (QUICK, QUICK_LONGEST) if quick else (FULL, longest)
+    rounds, marks = rounds or (2 if quick else 5), stamp()
+    agreements = list(check(sizes))
+    sides, start, start_busy = sides_of(sizes, longest), perf_counter(), process_time()
+    memory = {(side, n): measure_memory(side, n, run, sizes) for side, n, run in sides}
+    seconds = measure_seconds(sides, rounds, sizes)
+    share = (process_time() - start_busy) / (perf_counter() - start)
+    points = [point_of(side, n, seconds[side, n], memory[side, n]) for side, n, _ in sides]
+    lines = [line for name in (SEGMENTS, ONE_CALL) for line in judge_doublings(name, points, sizes)]
+    return LengthResult(
+        quick=quick,
+        rounds=rounds,
+        settings=settings(),
+        stamp=marks,
+        lines=[*lines, *judge_million(points)],
+        heads=sizes.heads,
+        dim=sizes.dim,
+        segment=2**sizes.segment,
+        points=points,
+        exponents=exponents_of(points, "seconds"),
+        memory_exponents=exponents_of(points, "bytes"),
+        agreements=agreements,
+        processor_share=share,
+    )
+
+
+def sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
+    """Each side at each of its lengths."""
+    encode = encoding("type2", sizes.dim, seed=0)
+    ends: list[tuple[str, int, Sum]] = [
+        (SEGMENTS, longest, in_segments(encode, 2**sizes.segment)),
+        (ONE_CALL, min(longest, sizes.one_call), in_one_call(encode, Causal())),
+        (SOFTMAX, min(longest, sizes.square), softmax_causal),
+        (MATRIX, min(longest, sizes.square), in_one_call(encode, Quadratic(causal=True))),
+    ]
+    return [(side, 2**power, run) for side, last, run in ends for power in range(sizes.first, last + 1)]
+
+
+def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
+    """The whole text piece by piece, the state carried on: what is needed beside q, k, v and the output stays small."""
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out, state = torch.empty_like(v), None
+        for start in range(0, q.shape[2], segment):
+            cut = slice(start, start + segment)
+            piece = (q[:, :, cut], k[:, :, cut], v[:, :, cut])
+            out[:, :, cut], state = linear_attention(*piece, encode, PHI, NORMALIZER, Causal(), decay=None, state=state)
+        return out
+
+    return attend
+
+
+def in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return linear_attention(q, k, v, encode, PHI, NORMALIZER, summation, decay=None)[0]
+
+    return attend
+
+
+def check(sizes: Sizes) -> Iterator[Agreement]:
+    """In one call, and in segments of a few tokens, against the matrix; and SDPA against its own."""
+    encode = encoding("type2", sizes.dim, seed=0)
+    x = torch.stack(draw(256, sizes))
+    sides = {ONE_CALL: in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
+    matrix = in_one_call(encode, Quadratic(causal=True))
+    with torch.enable_grad():
+        for name, side in sides.items():
+            both = (lambda x, side=side: side(*x.unbind(0)), lambda x: matrix(*x.unbind(0)))
+            yield check_agreement((name, MATRIX), both, x, 1e-4, "outputs")
+        both = (lambda x: softmax_causal(*x.unbind(0)), lambda x: softmax_written_out(*x.unbind(0), causal=True))
+        yield check_agreement((SOFTMAX, "its matrix"), both, x, 1e-4, "outputs")
+
+
+def draw(n: int, sizes: Sizes) -> list[Tensor]:
+    """q, k and v of n tokens, a power of two: a few thousand random ones, repeated."""
+    few = min(n, 4096)
+    drawn = torch.randn(3, 1, sizes.heads, few, sizes.dim, generator=torch.Generator().manual_seed(0))
+    return [x.repeat(1, 1, n // few, 1) for x in drawn]
+
+
+def measure_memory(side: str, n: int, run: Sum, sizes: Sizes) -> int | None:
+    """The smaller of two: holes between blocks in memory can only add."""
+    print(f"Memory of {n} tokens, {side}.", file=sys.stderr, flush=True)
+    held = [peak_resident(lambda: run(*draw(n, sizes))) for _ in range(2)]
+    return min(filter(None, held), default=None)
+
+
+def measure_seconds(
+    sides: Sequence[tuple[str, int, Sum]], rounds: int, sizes: Sizes
+) -> dict[tuple[str, int], list[float]]:
+    """Every side at every length once a round, in an order drawn anew."""
+    found: dict[tuple[str, int], list[float]] = {(side, n): [] for side, n, _ in sides}
+    with no_collections():
+        for turn in range(rounds):
+            print(f"Timing, round {turn + 1} of {rounds}.", file=sys.stderr, flush=True)
+            for side, n, run in random.Random(turn).sample(sides, len(sides)):
+                qkv = draw(n, sizes)
+                found[side, n].append(time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
+    return found
+
+
+def time_for(least: float, run: Callable[[], object]) -> float:
+    """Seconds a call, over as many calls as take that long, after one that is not counted."""
+    run()
+    calls, start = 0, clock()
+    while calls == 0 or clock() - start < least:
+        run()
+        calls += 1
+    return (clock() - start) / calls
+
+
+def point_of(side: str, n: int, seconds: Sequence[float], held: int | None) -> Point:
+    low, middle, high = quartiles(seconds)
+    return Point(side, n, middle, low, high, held)
+
+
+def exponents_of(points: Sequence[Point], field: str) -> dict[str, float]:
+    """The exponent of each side's seconds or bytes, where it has two that are known."""
+    known: dict[str, list[tuple[int, float]]] = {point.side: [] for point in points}
+    for point in points:
+        if value := getattr(point, field):
+            known[point.side].append((point.length, value))
+    return {side: exponent(pairs) for side, pairs in known.items() if len(pairs) > 1}
+
+
+def exponent(pairs: Sequence[tuple[int, float]]) -> float:
+    """b in value ∝ n^b, over the four longest."""
+    longest = pairs[-4:]
+    return linear_regression([log(n) for n, _ in longest], [log(value) for _, value in longest]).slope
+
+
+def judge_doublings(side: str, points: Sequence[Point], sizes: Sizes) -> Iterator[Line]:
+    judged = [point for point in points if point.side == side and point.length >= 2**sizes.judged]
+    for shorter, longer in pairwise(judged):
+        at = f"2^{shorter.length.bit_length() - 1} → 2^{longer.length.bit_length() - 1}"
+        time, low, high = longer.seconds / shorter.seconds, longer.low / shorter.high, longer.high / shorter.low
+        yield Line(f"time, {side}", at, TIME_GOAL, judge(time, TIME_GOAL), time, low, high, longer.seconds)
+        if shorter.bytes and longer.bytes is not None:
+            memory = longer.bytes / shorter.bytes
+            yield Line(f"memory, {side}", at, MEMORY_GOAL, judge(memory, MEMORY_GOAL), memory)
+
+
+def judge_million(points: Sequence[Point]) -> Iterator[Line]:
+    for point in points:
+        if point.side == SEGMENTS and point.length == 2**20 and point.bytes is not None:
+            held = point.bytes / 2**30
+            yield Line(
+                "GiB for a million tokens, q, k and v counted", "2^20", MILLION_GOAL, judge(held, MILLION_GOAL), held
+            )
+
+
+def point_table(result: LengthResult) -> str:
+    """A row a length; for each side its milliseconds and its MiB."""
+    names, lengths = list(result.exponents), sorted({point.length for point in result.points})
+    found = {(point.side, point.length): point for point in result.points}
+    header = ["tokens", *(f"{name}: {unit}" for name in names for unit in ("ms", "MiB"))]
+    rows = [[str(n), *(cell for name in names for cell in cells(found.get((name, n))))] for n in lengths]
+    fitted = ["∝ n^", *(slope(by, name) for name in names for by in (result.exponents, result.memory_exponents))]
+    return in_columns(header, [*rows, fitted])
+
+
+def slope(exponents: dict[str, float], side: str) -> str:
+    return f"{exponents[side]:.2f}" if side in exponents else "–"
+
+
+def cells(point: Point | None) -> tuple[str, str]:
+    if point is None:
+        return "–", "–"
+    return f"{1000 * point.seconds:.4g}", "–" if point.bytes is None else f"{point.bytes / 2**20:.4g}"

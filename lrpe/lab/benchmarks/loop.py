@@ -1,0 +1,138 @@
+"""What the training loop costs beside forward, backward and the optimiser's step, and what it costs to resume."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from lrpe.lab.benchmarks.lines import Line, judge, line_from
+from lrpe.lab.benchmarks.measurement import Measurement
+from lrpe.lab.benchmarks.process import settings
+from lrpe.lab.benchmarks.timing import busy, clock, no_collections, summarise
+from lrpe.lab.data.text.sources import load_library
+from lrpe.lab.stamp import stamp
+from lrpe.lab.tasks.language_modelling import LanguageModelling
+from lrpe.lab.training.loop import Loop, Training
+from lrpe.lab.training.optimization import Optimization
+from lrpe.lab.training.record import Record
+from lrpe.models.configuration import LrpeConfig
+
+GOAL, RESUMING_GOAL = 0.03, 10.0
+WARM = 5  # updates that are not counted
+
+
+@dataclass(frozen=True)
+class Sizes:
+    layers: int
+    width: int
+    heads: int
+    batch: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.layers} × {self.width}, {self.batch} × {self.length} bytes"
+
+
+FULL = Sizes(layers=3, width=128, heads=4, batch=8, length=256)  # the language model of lrpe table lm --scale small
+QUICK = Sizes(layers=1, width=16, heads=2, batch=2, length=16)
+
+
+@dataclass(frozen=True)
+class LoopResult(Measurement):
+    benchmark = "loop"
+    sizes: Sizes
+
+    def title(self) -> list[str]:
+        return [
+            "The training loop's own time ÷ that of forward, backward and step, in float32; less is better.",
+            f"A language model of {self.sizes.layers} layers of width {self.sizes.width}, {self.sizes.heads} heads, on "
+            f"{self.sizes.batch} × {self.sizes.length} bytes an update.",
+            f"Medians of {self.rounds} updates, quartiles in brackets.",
+        ]
+
+    def remarks(self) -> list[str]:
+        return [
+            "The loop's own: reading and batching the text, clipping, metrics.jsonl, TensorBoard, and looking for what "
+            "went wrong.",
+            "Resuming is from the command's first look at the folder to the first batch, the checkpoint verified.",
+            *busy(min(line.processor_share for line in self.lines)),
+        ]
+
+
+def measure(quick: bool = False, rounds: int | None = None) -> LoopResult:
+    """Train for so many updates with a watch on the model's part of each; then take the run up again."""
+    rounds, sizes = rounds or (3 if quick else 100), QUICK if quick else FULL
+    marks = stamp("transformers")
+    with tempfile.TemporaryDirectory() as folder:
+        pairs, share = time_updates(build(sizes, rounds + WARM, Path(folder)))
+        seconds = time_resuming(sizes, rounds + WARM, Path(folder))
+    lines = [
+        line_from(summarise(pairs), "the loop ÷ forward, backward, step", str(sizes), GOAL, share),
+        Line("resuming, in seconds", str(sizes), RESUMING_GOAL, judge(seconds, RESUMING_GOAL), seconds),
+    ]
+    return LoopResult(quick, rounds, settings(), marks, lines, sizes)
+
+
+def build(sizes: Sizes, updates: int, folder: Path) -> Loop:
+    task = LanguageModelling(load_library(tokenizer="bytes", length=sizes.length))
+    torch.manual_seed(0)
+    config = LrpeConfig(
+        hidden_size=sizes.width,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=2 * sizes.width,
+        **task.fields(),
+    )
+    plan = Optimization(updates=updates, batch=sizes.batch, warmup=1)
+    training = Training(plan, evaluate_every=updates, evaluation_batches=1)
+    record = Record(folder, {})
+    record.begin()
+    return Loop(task, task.model_class(config), training, record, "loop")
+
+
+class Watch:
+    """The seconds that some functions took, in all."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def on(self, act: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any) -> Any:
+            start = clock()
+            found = act(*args)
+            self.seconds += clock() - start
+            return found
+
+        return timed
+
+
+def time_updates(loop: Loop) -> tuple[list[tuple[float, float]], float]:
+    """Of each update the loop's own time ÷ the model's, and in seconds; and the share of the processor that it had."""
+    model, marks = Watch(), []
+    loop.compute_loss, loop.backward = model.on(loop.compute_loss), model.on(loop.backward)
+    loop.optimizer.step = model.on(loop.optimizer.step)
+    learn = loop.learn
+
+    def marked(steps: Any) -> Any:
+        marks.append((clock(), model.seconds, perf_counter()))
+        return learn(steps)
+
+    loop.learn = marked
+    with no_collections():
+        loop.run()
+    turns = zip(marks[WARM:-1], marks[WARM + 1 :], strict=True)
+    spent = [(b[0] - a[0], b[1] - a[1]) for a, b in turns]
+    pairs = [((whole - models) / models, whole - models) for whole, models in spent]
+    return pairs, (marks[-1][0] - marks[WARM][0]) / (marks[-1][2] - marks[WARM][2])
+
+
+def time_resuming(sizes: Sizes, updates: int, folder: Path) -> float:
+    start = perf_counter()
+    loop = build(sizes, updates, folder)
+    loop.resume()
+    next(loop.steps.after(loop.update))
+    return perf_counter() - start

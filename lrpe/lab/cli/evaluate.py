@@ -1,0 +1,41 @@
+"""``lrpe evaluate``: the figures of a run, measured again."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from lrpe.lab.cli.choosing import one
+from lrpe.lab.cli.train import show
+from lrpe.typed import Range
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Score the best checkpoint of a run on every split but the training one.
+
+    Attributes:
+        folder: the run.
+        batches: at most so many batches of each split; as the run was scored if not given, and 0 is all.
+        json: print JSON.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+    folder: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
+    batches: Annotated[int, Range(0)] | None = None
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.lab.experiments.run import score
+        from lrpe.lab.experiments.written import read_experiment
+        from lrpe.lab.training.processes import joined, rank
+
+        folder = one(self.folder, "evaluate", "run")
+        experiment = read_experiment(folder)
+        if self.batches is not None:
+            experiment = replace(experiment, scored=self.batches)
+        with joined(experiment.training.timeout) as device:
+            found = score(experiment, folder, device)
+            if rank() == 0:
+                print(json.dumps(found, indent=2)) if self.json else show(found)
+        return 0

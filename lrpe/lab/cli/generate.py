@@ -1,0 +1,83 @@
+"""``lrpe generate``: a trained language model goes on with a text."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.cli.choosing import one
+from lrpe.typed import Range, Seed
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Go on with a prompt, token by token as they come.
+
+    Attributes:
+        folder: a run of a language model, or a model's folder.
+        prompt: what it goes on with.
+        tokens: how many tokens to write.
+        temperature: of sampling; 0 takes the likeliest token.
+        top_k: sample from so many of the likeliest tokens; from all if 0.
+        seed: of sampling.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("models",)
+    folder: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
+    prompt: str = ""
+    tokens: Annotated[int, Range(1, 10**9)] = 200
+    temperature: Annotated[float, Range(0, 1000)] = 0.8
+    top_k: Annotated[int, Range(0)] = 50
+    seed: Seed = 0
+
+    def run(self) -> int:
+        import torch
+        from transformers import TextStreamer
+
+        from lrpe.models.quiet import quietly
+
+        source = one(self.folder, "generate", "run")
+        model, tokenizer = read_writer(source), read_tokenizer(find_tokenizer(source))
+        prompt = self.prompt or tokenizer.eos_token
+        require(bool(prompt), f"The tokeniser of {str(source)!r} has no token to begin with: name a --prompt.")
+        ids = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
+        torch.manual_seed(self.seed)
+        model.generation_config = self.settings(model)
+        with quietly():  # transformers warns of lengths beyond those of training, which our models are made for
+            model.generate(**ids, streamer=TextStreamer(tokenizer, skip_special_tokens=True))
+        return 0
+
+    def settings(self, model: Any) -> Any:
+        """What was asked for alone: a generation_config.json beside the model has no say."""
+        from transformers import GenerationConfig
+
+        sampling = {"temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
+        ends = {name: getattr(model.config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        return GenerationConfig(max_new_tokens=self.tokens, do_sample=bool(sampling), **sampling, **ends)
+
+
+def read_writer(source: Path) -> Any:
+    from lrpe.models import LrpeForCausalLM
+    from lrpe.models.saved import find_model, load_model
+
+    model = load_model(find_model(source))
+    kind = type(model).__name__
+    require(isinstance(model, LrpeForCausalLM), f"{str(source)!r} holds a {kind}, which writes no text.")
+    return model
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """Return the tokeniser of a folder, from its tokenizer.json alone: what lies beside it may name code to run."""
+    from transformers import PreTrainedTokenizerFast
+
+    from lrpe.lab.data.text.vocabularies import load_tokenizer
+
+    roles = {f"{role}_token": token for role, token in load_tokenizer(folder).names.items()}
+    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **roles)
+
+
+def find_tokenizer(source: Path) -> Path:
+    for folder in (source, source / "tokenizer", source.parent / "tokenizer", source.parent.parent / "tokenizer"):
+        if (folder / "tokenizer.json").is_file():
+            return folder
+    raise LrpeError(f"A run has its tokeniser in tokenizer/, a model beside its weights; {str(source)!r} has none.")

@@ -1,0 +1,165 @@
+"""The verbs as a jsonargparse parser. A verb is a dataclass: its fields are the options, its docstring is the help."""
+
+import argparse
+import dataclasses
+import difflib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NoReturn, get_args, get_type_hints
+
+import docstring_parser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
+
+from lrpe.errors import LrpeError
+from lrpe.lab.cli.dotted import take_dotted
+from lrpe.lab.cli.verb import Verb
+from lrpe.lab.cli.verbs import VERBS, Group
+from lrpe.lab.options import parse_word
+
+Words = tuple[str, ...]  # ("bench", "encoding")
+
+
+def parse(argv: Sequence[str]) -> Verb:
+    """Return the verb that was typed, with its options. Help and version end the process, as usual.
+
+    Raises:
+        LrpeError: a word that is not known, or an option that is not what its field declares.
+    """
+    parser, parsers = make_parser()
+    words, dotted = take_dotted(argv)
+    chosen, place = parser.parse_args(words), ()
+    while (word := chosen.get("verb")) is not None:
+        chosen, place = chosen[word], (*place, word)
+    if place not in parsers:
+        (parser if not place else parser.below[place[0]]).print_help(sys.stderr)
+        parser.exit(2)
+    return build(parsers[place], chosen.as_dict(), for_verb(parser, parsers[place], dotted))
+
+
+@cache
+def make_parser() -> tuple["Parser", dict[Words, type[Verb]]]:
+    """Return the parser, and the verb that each of its words leads to."""
+    parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=installed_version())
+    return parser, add_verbs(parser, VERBS)
+
+
+def installed_version() -> str:
+    try:
+        return version("lrpe")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "(not installed)"
+
+
+def build(verb: type[Verb], typed: dict[str, Any], dotted: dict[str, Any]) -> Verb:
+    """Return the verb with each option as its field declares it."""
+    hints = get_type_hints(verb, include_extras=True)
+    given = {name: value for name, value in typed.items() if value is not None}  # the others have their defaults
+    flags = {field.name: flags_of(field)[-1] for field in dataclasses.fields(verb)}  # type: ignore[arg-type]
+    options = {name: read(value, hints[name], flags[name]) for name, value in given.items()}
+    return verb(**options, **dotted)
+
+
+def read(value: str | list[str] | bool, hint: Any, flag: str) -> Any:
+    """Return what was typed as its field declares it; a word without a flag is named by itself."""
+    if isinstance(value, list):
+        (each,) = get_args(hint)
+        return [parse_word(word, each, "Each name") for word in value]
+    return parse_word(value, hint, flag) if isinstance(value, str) else value
+
+
+def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, Any]:
+    """Keys with dots in the field that takes them."""
+    taking = [field.name for field in dataclasses.fields(verb) if "dotted" in field.metadata]
+    if dotted and not taking:
+        parser.error(f"unrecognized arguments: --{next(iter(dotted))}")
+    return dict.fromkeys(taking, dotted)
+
+
+class Formatter(DefaultHelpFormatter):
+    """Shows the help of an option as it is written, without types."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return action.help or ""
+
+
+class Parser(ArgumentParser):
+    """Raises one sentence for a mistake, with the nearest option or verb for one that it does not know."""
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, allow_abbrev=False, formatter_class=Formatter, **options)
+        self.below: dict[str, Parser] = {}
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        parser = getattr(ex, "subcommand_parser", None) or self
+        unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
+        known = [*parser._option_string_actions, *re.findall(r"'([^']+)'", message.partition("choose from")[2])]
+        near = difflib.get_close_matches(unknown[1], known, n=2, cutoff=0.5) if unknown else []
+        said = " ".join(message.split()).rstrip(".")
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise LrpeError(f"{said}.{hint} See {parser.prog.replace(' [options]', '')} --help.") from ex
+
+
+def add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], place: Words = ()) -> dict[Words, type[Verb]]:
+    """Add the verbs, and what is under them; return the dataclasses by the words that lead to them."""
+    found: dict[Words, type[Verb]] = {}
+    choices = parser.add_subcommands(required=False, dest="verb", metavar="VERB", title="verbs", description=None)
+    for word, verb in verbs.items():
+        text = verb.summary if isinstance(verb, Group) else described(verb)
+        parser.below[word] = below = Parser(description=text)
+        choices.add_subcommand(word, below, help=text.partition("\n")[0])
+        if isinstance(verb, Group):
+            found |= add_verbs(below, verb.verbs, (*place, word))
+        else:
+            add_options(below, verb)
+            found[(*place, word)] = verb
+    return found
+
+
+def described(verb: type) -> str:
+    doc = docstring_parser.parse(verb.__doc__ or "")
+    return "\n\n".join(filter(None, [doc.short_description, doc.long_description]))
+
+
+def add_options(parser: Parser, verb: type) -> None:
+    """Add an option for each field: a flag for a bool, and words without dashes for a field with ``words`` metadata.
+
+    All are taken as text, which ``build`` reads as what the field declares.
+    """
+    hints = get_type_hints(verb)
+    docs = [docstring_parser.parse(kind.__doc__ or "") for kind in reversed(verb.__mro__)]  # the nearest word holds
+    help_of = {param.arg_name: param.description for doc in docs for param in doc.params}
+    for field in dataclasses.fields(verb):
+        if "dotted" in field.metadata:
+            continue
+        flags = flags_of(field)
+        help_text = with_default(help_of.get(field.name), field.default)
+        if "words" in field.metadata:
+            words = field.metadata["words"]
+            parser.add_argument(field.name, nargs="*", type=str, default=[], metavar=words, help=help_text)
+        elif hints[field.name] is bool:
+            parser.add_argument(*flags, action="store_true", help=help_text)
+        elif "many" in field.metadata:
+            each = field.metadata["many"]
+            parser.add_argument(*flags, dest=field.name, nargs="+", type=str, default=[], metavar=each, help=help_text)
+        else:
+            metavar = metavar_of(hints[field.name], field.name)
+            parser.add_argument(*flags, dest=field.name, type=str, default=None, metavar=metavar, help=help_text)
+
+
+def flags_of(field: dataclasses.Field) -> tuple[str, ...]:
+    return field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))
+
+
+def with_default(help_text: str | None, default: Any) -> str | None:
+    if default in (None, "", False, dataclasses.MISSING):
+        return help_text
+    return f"{(help_text or '').rstrip('.')} (default: {default})."
+
+
+def metavar_of(hint: Any, name: str) -> str:
+    kinds = {kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)}
+    return next((word for kind, word in {int: "N", float: "X", Path: "PATH"}.items() if kind in kinds), name.upper())

@@ -1,0 +1,40 @@
+"""``lrpe runs``: what was trained, how far it is, and how good."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from lrpe.errors import require
+from lrpe.lab.aligned import in_columns
+
+
+@dataclass(frozen=True)
+class Runs:
+    """List the runs of a folder with their status and best validation figure.
+
+    A run is running, finished, diverged, interrupted (the command that began it goes on with it) or damaged.
+
+    Attributes:
+        runs: the folder with all runs.
+        json: print JSON instead of a table.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+    runs: Path = Path("runs")
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.lab.experiments.listing import list_runs
+
+        require(self.runs.is_dir(), f"Runs lie in a folder; {str(self.runs)!r} is none: --runs DIR.")
+        found = list_runs(self.runs)
+        if self.json:
+            print(json.dumps([asdict(run) for run in found], indent=2))
+            return 0
+        rows = [[run.name, run.status, f"{run.updates:,}", run.best, run.written] for run in found]
+        print(in_columns(["run", "status", "updates", "best in validation", "last written"], rows, left=2))
+        for problem in (problem for run in found for problem in run.problems):
+            print(problem, file=sys.stderr)
+        return 0

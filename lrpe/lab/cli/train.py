@@ -1,0 +1,104 @@
+"""``lrpe train``: one cell of a table."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from lrpe.errors import LrpeError
+from lrpe.lab.cli.choosing import one, paths
+from lrpe.typed import Seed
+
+NAMES = ("column", "method", "setting", "scale")  # what an experiment is made of
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a method on a column, or go on with it: the same command again resumes.
+
+    COLUMN is wikitext103, wikitext2, books, stdlib, wikibook, glue-cola and its sisters, imagenet, lra-text and its
+    sisters. Any field of the experiment is a key: --training.optimization.rate 1e-3, --model.hidden_size 256. Under
+    torchrun all its processes train together.
+
+    Attributes:
+        column: what is learned.
+        method: the row: base, rope, spe, per, type1, type2, type3, cosformer, none, softmax, softmax-decay,
+            recommended, or any basis*matrix.
+        setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
+        scale: paper, small (minutes), demo (a minute) or smoke (seconds).
+        seed: of weights, data and dropout.
+        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
+            every machine has in its place.
+        out: the folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
+        runs: the folder with all runs.
+        config: a YAML file of keys, such as the config.yaml of a run; they win over the method, setting, scale and seed
+            named here, and keys with dots win over them.
+        begin_from: a checkpoint, or a run, of which the best or else the last is taken: a new run begins with its
+            weights, and may change any key that leaves the model's shape. Its schedule and optimiser begin anew.
+        changes: keys with dots.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+    column: list[str] = field(default_factory=list, metadata={"words": "COLUMN"})
+    method: str = "type2"
+    setting: str = "fair"
+    scale: str = "small"
+    seed: Seed = 0
+    data: str = ""
+    out: Path | None = None
+    runs: Path = Path("runs")
+    config: Path | None = None
+    begin_from: Path | None = field(default=None, metadata={"flags": ("--from",)})
+    changes: dict[str, str] = field(default_factory=dict, metadata={"dotted": True})
+
+    def run(self) -> int:
+        self.check_names()
+        from lrpe.lab.experiments.run import run_in
+        from lrpe.lab.training.processes import joined, rank
+
+        experiment = self.experiment()
+        folder = self.out or self.runs / experiment.name
+        with joined(experiment.training.timeout) as device:
+            results = run_in(folder, experiment, self.runs, device)
+            if rank() == 0:
+                show(results)
+                print(f"\nThe run: {folder.resolve()}")
+        return 0
+
+    def check_names(self) -> None:
+        """Refuse a typo before the seconds that it takes to import what the names stand for."""
+        from lrpe.lab.experiments import known
+
+        for column in self.column:
+            known.check_column(column)
+        known.check_row(self.method)
+        known.check_setting(self.setting)
+        known.check_scale(self.scale)
+        paths(self.data)
+
+    def experiment(self):
+        from lrpe.lab.experiments.build import find_checkpoint
+        from lrpe.lab.experiments.columns.named import find_column
+        from lrpe.lab.experiments.methods import row
+        from lrpe.lab.experiments.scale import find_scale
+        from lrpe.lab.experiments.written import changed, nested, read_changes
+        from lrpe.typed import conform
+
+        written = {} if self.config is None else read_changes(self.config)
+        if not self.column and "column" not in written:
+            raise LrpeError("lrpe train takes a column: lrpe train wikitext2 --method type2.")
+        named = {"method": self.method, "setting": self.setting, "scale": self.scale}
+        named |= {"column": one(self.column, "train", "column")} if self.column else {}
+        named |= conform({key: written[key] for key in NAMES if key in written}, dict[str, str], "")
+        sized = find_scale(named["scale"])(find_column(named["column"])(named["method"], named["setting"]))
+        begun = sized.with_data(paths(self.data)).with_seed(self.seed)
+        first = [] if self.begin_from is None else [{"checkpoint": asdict(find_checkpoint(self.begin_from))}]
+        found = changed(changed(begun, written), *first, *(nested(key, value) for key, value in self.changes.items()))
+        row(found.method, found.setting, found.architecture)  # an unknown row is named before anything is loaded
+        return found
+
+
+def show(results: dict[str, dict[str, float]]) -> None:
+    from lrpe.lab.tasks.figures import describe_metrics
+
+    for split, metrics in results.items():
+        print(f"{split}: {describe_metrics(metrics)}")

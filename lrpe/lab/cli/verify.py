@@ -1,0 +1,97 @@
+"""``lrpe verify``: the definition and the theorem, measured on encodings by name."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from lrpe.lab.aligned import in_columns
+from lrpe.typed import Range, Seed
+
+if TYPE_CHECKING:
+    from lrpe.encodings.encoding import PositionalEncoding
+    from lrpe.theory.laws import Report
+
+Width = Annotated[int, Range(1, 4096)]  # laws are measured on matrices of head_dim × head_dim
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Check that encodings obey Definition 3.1 and Proposition 3.2; the exit code is 1 if a law fails.
+
+    Attributes:
+        names: encodings such as type2, rope or "fourier*unitary"; every named one that is relative if none is given.
+        head_dim: d, the width of a query or key in one head.
+        heads: heads, for encodings that need to know them (per, spe).
+        length: longest length, for angles that depend on it (cosformer).
+        seed: of the positions; and, if it is not 0, of what an encoding draws at random.
+        json: print JSON instead of a table.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    names: list[str] = field(default_factory=list, metadata={"words": "NAME"})
+    head_dim: Width = 64
+    heads: Width = 8
+    length: Annotated[int, Range(1, 2**30)] = 512
+    seed: Seed = 0
+    json: bool = False
+
+    def run(self) -> int:
+        import torch
+
+        from lrpe.encodings.family import FAMILY
+
+        torch.set_num_threads(1)  # matrices this small only wait for a second thread
+        encodings = {name: self.build(name) for name in self.names or [*FAMILY, "per"]}
+        reports = {name: self.check(name, subject) for name, subject in encodings.items()}
+        if self.json:
+            print(json.dumps(as_json(reports), indent=2, ensure_ascii=False))
+        elif len(self.names) == 1:
+            print(*reports.values())
+        else:
+            print(summary(encodings, reports))
+        return 0 if all(reports.values()) else 1
+
+    def build(self, name: str) -> "PositionalEncoding":
+        from lrpe.encodings.family import configure_for_heads
+
+        published = name == "per" and self.seed == 0  # PermuteFormer has a seed of its own
+        drawn = {} if published else {"seed": self.seed}
+        return configure_for_heads(name, self.head_dim, self.heads, length=self.length, **drawn).build()
+
+    def check(self, name: str, subject: "PositionalEncoding") -> "Report":
+        from lrpe.theory.definition import verify
+
+        if sys.stderr.isatty():
+            print(f"\rChecking {name} ... \033[K", end="", file=sys.stderr, flush=True)
+        report = verify(subject, seed=self.seed)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        return report
+
+
+def as_json(reports: dict[str, "Report"]) -> dict[str, Any]:
+    found = [{"name": name, **report.to_dict()} for name, report in reports.items()]
+    return {"holds": all(reports.values()), "encodings": found}
+
+
+def summary(encodings: dict[str, "PositionalEncoding"], reports: dict[str, "Report"]) -> str:
+    """Return a table with a row per encoding and a column per law; the laws themselves are written out below it."""
+    from lrpe.theory.definition import composition
+
+    equations = list(dict.fromkeys(law.equation for report in reports.values() for law in report.laws))
+    numbers = [f"({k})" for k in range(1, len(equations) + 1)]
+    rows = [
+        [name, composition(encodings[name]), *residuals(report, equations), "holds" if report else "FAILS"]
+        for name, report in reports.items()
+    ]
+    table = in_columns(["encoding", "P × Λ", *numbers, ""], rows, left=2)
+    legend = [f"{number} {equation}" for number, equation in zip(numbers, equations, strict=True)]
+    tested = dict.fromkeys(f"Tested: {report.tested}." for report in reports.values())
+    return "\n".join([table, "", "Largest residual of each law:", *legend, "", *tested])
+
+
+def residuals(report: "Report", equations: Sequence[str]) -> list[str]:
+    measured = {law.equation: law.residual for law in report.laws}
+    return [f"{measured[equation]:.1e}" if equation in measured else "–" for equation in equations]

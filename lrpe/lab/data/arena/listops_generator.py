@@ -1,0 +1,127 @@
+"""Random expressions of ListOps, drawn as the official generator of Long-Range Arena draws them.
+
+A node is an operator with probability 1/4 and a digit otherwise, at the greatest depth always a digit; an operator has
+2 to ``max_args`` arguments, each number as likely; an expression is kept if its length is strictly between the limits.
+Whole forests are drawn at once, level by level, and only the trees that are kept are written out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from itertools import chain, count, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.data.arena.listops_grammar import CLOSE, FIRST_OPERATOR, evaluate
+from lrpe.lab.data.arena.parallel import in_parallel
+from lrpe.lab.data.arena.sequences import Row
+
+OPERATOR_SHARE = 0.25
+BLOCK = 256  # expressions that one process draws at a time, from a seed of their own
+TREES = 4096  # of a forest
+FORESTS = 500  # drawn for a block before it is given up
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The size of an expression: min_length < symbols < max_length, parentheses not counted."""
+
+    max_depth: int = 10
+    max_args: int = 10
+    min_length: int = 500
+    max_length: int = 2000
+
+    def __post_init__(self) -> None:
+        require(
+            self.max_depth >= 1 and self.max_args >= 2 and 0 <= self.min_length < self.max_length - 1,
+            f"max_depth ≥ 1, max_args ≥ 2 and 0 ≤ min_length < max_length - 1; got {self}.",
+        )
+
+
+class Level(NamedTuple):
+    """The nodes of one depth, tree by tree. The arguments of its operators, in order, are the next level."""
+
+    tree: np.ndarray
+    symbol: np.ndarray
+    arity: np.ndarray  # 0 for a digit
+
+
+def generate(total: int, seed: int, grammar: Grammar, processes: int | None = None) -> Iterator[Row]:
+    """``total`` different expressions with their values: the same ones for any number of processes."""
+    draw, blocks = partial(draw_block, seed, grammar), -(-total // BLOCK)
+    seen: set[bytes] = set()
+    for rows in chain(in_parallel(draw, range(blocks), "ListOps", processes, "blocks"), map(draw, count(blocks))):
+        before = len(seen)
+        for label, (ids,) in rows:
+            key = blake2b(ids, digest_size=16).digest()
+            if len(seen) < total and key not in seen:
+                seen.add(key)
+                yield label, (ids,)
+        if len(seen) >= total:
+            return
+        require(len(seen) > before, f"{grammar} has too few expressions: found {len(seen)}, asked for {total}.")
+
+
+def draw_block(seed: int, grammar: Grammar, number: int) -> list[Row]:
+    rng = np.random.default_rng((seed, number))
+    rows: list[Row] = []
+    for _ in range(FORESTS):
+        rows += [(evaluate(ids), (ids,)) for ids in expressions(rng, grammar)]
+        if len(rows) >= BLOCK:
+            return rows[:BLOCK]
+    raise LrpeError(f"{grammar} is met by {len(rows)} of {FORESTS * TREES:,} random expressions: widen the limits.")
+
+
+def expressions(rng: np.random.Generator, grammar: Grammar) -> list[bytes]:
+    """Those of a forest that are neither too short nor too long."""
+    levels, lengths = forest(rng, grammar)
+    kept = (grammar.min_length < lengths) & (lengths < grammar.max_length)
+    if not kept.any():
+        return []
+    chosen = [Level(*(column[kept[level.tree]] for column in level)) for level in levels]
+    edges = np.cumsum([0, *lengths[kept]])
+    flat = write_out([level for level in chosen if len(level.tree)], edges).tobytes()
+    return [flat[start:stop] for start, stop in pairwise(edges)]
+
+
+def forest(rng: np.random.Generator, grammar: Grammar) -> tuple[list[Level], np.ndarray]:
+    """The levels of many trees, and the length of each; a tree that is too long already grows no further."""
+    tree, lengths, levels = np.arange(TREES), np.zeros(TREES, dtype=np.int64), []
+    for depth in range(1, grammar.max_depth + 1):
+        opens = (rng.random(len(tree)) < OPERATOR_SHARE) & (depth < grammar.max_depth)
+        symbol = np.where(opens, rng.integers(FIRST_OPERATOR, CLOSE, len(tree)), rng.integers(10, size=len(tree)))
+        arity = np.where(opens, rng.integers(2, grammar.max_args + 1, len(tree)), 0)
+        levels.append(Level(tree, symbol, arity))
+        lengths += np.bincount(tree, minlength=TREES) + np.bincount(tree[opens], minlength=TREES)
+        tree = np.repeat(tree, arity)
+        tree = tree[lengths[tree] < grammar.max_length]
+    return levels, lengths
+
+
+def write_out(levels: list[Level], edges: np.ndarray) -> np.ndarray:
+    """All trees in reading order, end to end: sizes from the leaves up, places from the roots down."""
+    sizes = [np.ones(len(levels[-1].tree), dtype=np.int64)]
+    for level in reversed(levels[:-1]):
+        size = np.ones(len(level.tree), dtype=np.int64)
+        operators = level.arity > 0
+        size[operators] = 2 + np.add.reduceat(sizes[0], first_arguments(level))
+        sizes.insert(0, size)
+    flat, place = np.empty(edges[-1], dtype=np.uint8), edges[:-1]
+    for i, level in enumerate(levels):
+        operators = level.arity > 0
+        flat[place] = level.symbol
+        flat[(place + sizes[i] - 1)[operators]] = CLOSE
+        if i + 1 < len(levels):
+            before = np.cumsum(sizes[i + 1]) - sizes[i + 1]
+            offset = place[operators] + 1 - before[first_arguments(level)]
+            place = before + np.repeat(offset, level.arity[operators])
+    return flat
+
+
+def first_arguments(level: Level) -> np.ndarray:
+    """Where in the next level the arguments of each operator begin."""
+    arity = level.arity[level.arity > 0]
+    return np.cumsum(arity) - arity

@@ -1,0 +1,94 @@
+"""Text of Long-Range Arena: is a film review of IMDB (Maas et al., 2011), read byte by byte, a good one?"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.data.arena.byte_text import byte_facts, require_length, show_with
+from lrpe.lab.data.arena.sequences import Row, Sequences, held
+from lrpe.lab.data.dataset import Dataset
+from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.progress import progress
+from lrpe.lab.data.reading import found, lines
+from lrpe.typed import Count
+
+LABELS = ("neg", "pos")
+VALIDATION_SHARE = 10  # one in so many of the reviews for training
+
+Review = tuple[int, bytes]
+
+
+def load(path: Path, length: Count = 4096) -> Dataset:
+    """The first ``length`` bytes of each review. A tenth of the reviews for training is kept for validation: by a hash
+    of the text, so that a review that stands there twice does not fall on both sides."""
+    require_length(length)
+    root = path / "aclImdb" if (path / "aclImdb").is_dir() else path
+    read = read_folders if (root / "train").is_dir() else read_jsonl
+    train = list(read(root, "train"))
+    parts = {
+        "train": [review for review in train if not for_validation(review)],
+        "validation": [review for review in train if for_validation(review)],
+        "test": list(read(root, "test")),
+    }
+    splits = {name: held(Sequences, cut(reviews, length)) for name, reviews in parts.items()}
+    digest = sha256(b"".join(sha256(text).digest() for part in parts.values() for _, text in part)).hexdigest()
+    return Dataset("lra-text", {**splits}, byte_facts(splits, LABELS, content=digest), partial(show_with, LABELS))
+
+
+def for_validation(review: Review) -> bool:
+    return int.from_bytes(sha256(review[1]).digest()[:8]) % VALIDATION_SHARE == 0
+
+
+def cut(reviews: list[Review], length: int) -> Iterator[Row]:
+    return ((label, (text[:length],)) for label, text in reviews)
+
+
+def read_folders(root: Path, split: str) -> Iterator[Review]:
+    """{split}/{pos,neg}/*.txt: a review a file."""
+    for label, name in enumerate(LABELS):
+        folder = root / split / name
+        files = sorted(folder.glob("*.txt"))
+        require(len(files) > 0, f"{str(folder)!r} has the {name} reviews as *.txt; got none.")
+        for file in progress(files, f"{split}/{name}", unit="files"):
+            yield label, read_file(file)
+
+
+def read_file(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise LrpeError(f"{str(file)!r} cannot be read: {error}.") from error
+
+
+def read_jsonl(root: Path, split: str) -> Iterator[Review]:
+    """{split}.jsonl or {split}.jsonl.gz: objects with text and label."""
+    file = found(root, f"{split}.jsonl")
+    for number, line in lines(file):
+        if line.strip():
+            yield parse(line, f"{str(file)!r}, line {number}")
+
+
+def parse(line: bytes, said: str) -> Review:
+    try:
+        review = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise LrpeError(f"{said}: a line is one JSON object; got {line[:60]!r} ({error}).") from None
+    holds = isinstance(review, dict) and isinstance(review.get("text"), str) and review.get("label") in (0, 1)
+    require(holds, f"{said}: a review has a text and a label of 0 or 1; got {line[:60]!r}.")
+    return int(review["label"]), review["text"].encode("utf-8", errors="replace")
+
+
+ENTRIES = (
+    Entry(
+        "lra-text",
+        "sequence",
+        "is a film review of IMDB good or bad? byte by byte, up to 4,096",
+        "free for research (Maas et al., 2011)",
+        "https://ai.stanford.edu/~amaas/data/sentiment/ (aclImdb_v1.tar.gz)",
+        "aclImdb/{train,test}/{pos,neg}/*.txt, or train.jsonl and test.jsonl (or .gz) with text and label",
+        load,
+    ),
+)

@@ -1,0 +1,73 @@
+"""Work that is shared out to processes, and comes back in order."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import Annotated, TypeVar
+
+from lrpe.errors import LrpeError
+from lrpe.lab.data.progress import progress
+from lrpe.typed import Range
+
+Processes = Annotated[int, Range(1, 1024)]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_parallel(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    what: str,
+    processes: int | None = None,
+    unit: str = "it",
+) -> Iterator[Result]:
+    """Yield ``function`` of each item, in the order of the items, computed by several processes.
+
+    Args:
+        function: of an item; what comes out is the same for any number of processes if it depends on its item alone.
+        items: to compute it of.
+        what: is made, for the progress and for errors.
+        processes: how many; one per core of ours if None.
+        unit: of the progress.
+
+    Raises:
+        LrpeError: a process was killed.
+    """
+    count = min(len(items), cores() if processes is None else processes)
+    if count <= 1:
+        yield from progress(map(function, items), what, len(items), unit)
+        return
+    pool = ProcessPoolExecutor(count, initializer=_follow_parent)
+    try:
+        yield from progress(pool.map(function, items), what, len(items), unit)
+    except BrokenProcessPool:
+        raise LrpeError(
+            f"A process that makes {what} was killed, perhaps for want of memory. Run the same command again, with "
+            "fewer processes if it happens again (--options processes=1)."
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the process that shares out the work, and end when it is gone, even if it was killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler raises, which a pool's worker would survive
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,122 @@
+"""Labelled sequences of small ids, end to end in one array: on disk as a memory map, or in memory."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+
+from lrpe.lab.data.cache import content_hash, prepared
+from lrpe.lab.data.dataset import Draw, Sample
+from lrpe.typed import Range
+
+Row = tuple[int, tuple[bytes, ...]]  # a label, and one sequence of ids below 256 or two
+Size = Annotated[int, Range(1, 10**9)]  # samples of a split
+Same = TypeVar("Same", bound="Labelled")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Sequences end to end: number i is ``ids[edges[i] : edges[i + 1]]``."""
+
+    ids: np.ndarray  # uint8
+    edges: np.ndarray  # int64
+    labels: np.ndarray  # int64
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A memory map goes to another process by its name, not byte by byte."""
+        named = {"ids": self.ids.filename} if isinstance(self.ids, np.memmap) else {}
+        return self.__dict__ | named
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ids = state["ids"]
+        self.__dict__.update(state | {"ids": ids if isinstance(ids, np.ndarray) else map_ids(ids)})
+
+    def sequence(self, i: int) -> np.ndarray:
+        return self.ids[self.edges[i] : self.edges[i + 1]]
+
+    def balance(self) -> list[int]:
+        """How many samples each label has."""
+        return np.bincount(self.labels).tolist()
+
+
+class Sequences(Labelled):
+    """Samples {"ids", "label"}."""
+
+    def sample(self, draw: Draw) -> Sample:
+        return {"ids": self.sequence(draw.index), "label": int(self.labels[draw.index])}
+
+    def part(self, start: int, stop: int) -> "Sequences":
+        """Samples start ... stop - 1."""
+        return replace(self, edges=self.edges[start : stop + 1], labels=self.labels[start:stop])
+
+
+class Pairs(Labelled):
+    """Samples {"ids", "pair_ids", "label"}: sequences 2i and 2i + 1 with label i."""
+
+    def sample(self, draw: Draw) -> Sample:
+        i = draw.index
+        return {"ids": self.sequence(2 * i), "pair_ids": self.sequence(2 * i + 1), "label": int(self.labels[i])}
+
+
+def stored(
+    kind: type[Same], name: str, recipe: dict[str, Any], splits: Mapping[str, Callable[[], Iterable[Row]]]
+) -> tuple[dict[str, Same], str]:
+    """Return splits that are written to the cache once and read from there as memory maps, and a hash of them all."""
+
+    def build(folder: Path) -> None:
+        for split, rows in splits.items():
+            write(folder / split, rows())
+
+    folder = prepared(name, recipe, build)
+    return {split: read(kind, folder / split) for split in splits}, content_hash(folder)
+
+
+def held(kind: type[Same], rows: Iterable[Row]) -> Same:
+    """A split in memory."""
+    kept = list(rows)
+    sequences = [sequence for _, texts in kept for sequence in texts]
+    ids = np.frombuffer(b"".join(sequences), dtype=np.uint8)
+    return kind(ids, edges_of(map(len, sequences)), np.array([label for label, _ in kept], dtype=np.int64))
+
+
+def write(folder: Path, rows: Iterable[Row]) -> None:
+    folder.mkdir()
+    lengths, labels = [], []
+    with (folder / "ids.bin").open("wb") as stream:
+        for label, sequences in rows:
+            labels.append(label)
+            for sequence in sequences:
+                lengths.append(stream.write(sequence))
+    np.save(folder / "edges.npy", edges_of(lengths))
+    np.save(folder / "labels.npy", np.array(labels, dtype=np.int64))
+
+
+def read(kind: type[Same], folder: Path) -> Same:
+    edges, labels = np.load(folder / "edges.npy"), np.load(folder / "labels.npy")
+    ids = map_ids(folder / "ids.bin") if edges[-1] else np.zeros(0, dtype=np.uint8)  # of nothing there is no map
+    return kind(ids, edges, labels)
+
+
+def map_ids(file: Path) -> np.ndarray:
+    return np.memmap(file, dtype=np.uint8, mode="r")
+
+
+def edges_of(lengths: Iterable[int]) -> np.ndarray:
+    return np.cumsum([0, *lengths], dtype=np.int64)
+
+
+def facts(splits: Mapping[str, Labelled], vocabulary: int, labels: int, padding: int | None, **more: Any) -> dict:
+    """What a task and a reader want to know: the vocabulary, the labels and their balance, the longest sequence."""
+    longest = max(int(np.diff(split.edges).max(initial=0)) for split in splits.values())
+    return {
+        "vocab_size": vocabulary,
+        "num_labels": labels,
+        "pad_token_id": padding,
+        "longest": longest,
+        "balance": {name: split.balance() for name, split in splits.items()},
+    } | more

@@ -1,0 +1,163 @@
+"""GLUE from its own tsv files."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from lrpe.errors import LrpeError, require, require_extras
+from lrpe.lab.data.cache import digest, hash_files
+from lrpe.lab.data.dataset import Dataset, Rows, Sample
+from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.glue.tasks import TASKS, GlueTask
+from lrpe.lab.data.reading import read_lines
+
+BROKEN = 0.01  # the share of lines that may be broken; QQP has a few
+Column = str | int
+
+
+def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> Dataset:
+    """A task from GLUE's folder or from its own: sentences and labels, as they stand in the files.
+
+    Every split of the task is read that has a file, and ``splits`` have to have one.
+    """
+    about = TASKS[task]
+    folder = path / about.folder if (path / about.folder).is_dir() else path
+    found, counts, files = {}, {}, []
+    for split, name in about.files:
+        file = next((folder / n for n in (name, f"{name}.gz") if (folder / n).is_file()), None)
+        if file is not None:
+            found[split], counts[split] = read_file(file, about)
+            files.append(file)
+    missing = [name for split, name in about.files if split in (splits or ()) and split not in found]
+    require(
+        not missing and len(found) > 0,
+        f"{about.folder} of GLUE has {', '.join(name for _, name in about.files)}; {str(folder)!r} lacks "
+        f"{missing or 'all of them'}.",
+    )
+    facts = {
+        "labels": 1 if about.regression else len(about.labels),
+        "metric": about.metric,
+        "balance": {split: balance(rows, about) for split, rows in found.items()},
+        "broken lines": counts,
+        "content": hash_files(*files),
+    }
+    return Dataset(
+        f"glue-{task}", {name: Rows(rows) for name, rows in found.items()}, facts, partial(show, about=about)
+    )
+
+
+def balance(rows: list[Sample], about: GlueTask) -> list[int]:
+    """How many samples have each label, of which a regression has none."""
+    return [sum(row["label"] == label for row in rows) for label in range(len(about.labels))]
+
+
+def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
+    """The samples of a file, and how many of its lines were broken."""
+    lines = list(read_cells(file))
+    header = None if isinstance(about.first, int) else (lines.pop(0)[1] if lines else [])
+    columns = find_columns(file, about, header)
+    rows, broken = [], []
+    for number, cells in lines:
+        try:
+            rows.append(read_row(cells, columns, about))
+        except (IndexError, ValueError) as error:
+            broken.append((number, str(error)))
+    require(len(rows) > 0, f"{file} has no line that can be read: {about.folder} has a label and its text in each.")
+    if len(broken) > max(5, BROKEN * len(lines)):
+        number, error = broken[0]
+        raise LrpeError(
+            f"{len(broken)} of {len(lines)} lines of {file} are broken, the first at line {number}: {error}."
+        )
+    return rows, len(broken)
+
+
+def read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """The number and the cells of every line that is not empty. A quote is a character like any other in GLUE."""
+    for number, line in enumerate(read_lines(file), 1):
+        if line.strip():
+            text = line.removeprefix("\ufeff") if number == 1 else line
+            yield number, text.rstrip("\r\n").split("\t")
+
+
+def find_columns(file: Path, about: GlueTask, header: list[str] | None) -> tuple[int, int | None, int]:
+    """The places of the first text, the second one and the label."""
+
+    def place(column: Column | None) -> int | None:
+        if column is None or isinstance(column, int):
+            return column
+        names = [name.strip() for name in header or []]
+        require(column in names, f"{file} has a column {column!r} in its header; got {names}.")
+        return names.index(column)
+
+    first, second, label = (place(column) for column in (about.first, about.second, about.label))
+    assert first is not None
+    assert label is not None
+    return first, second, label
+
+
+def read_row(cells: list[str], columns: tuple[int, int | None, int], about: GlueTask) -> Sample:
+    first, second, label = columns
+    text, other = cells[first].strip(), None if second is None else cells[second].strip()
+    if not text or other == "":
+        raise ValueError("a text is empty")
+    return {"first": text, "second": other, "label": read_label(cells[label].strip(), about)}
+
+
+def read_label(text: str, about: GlueTask) -> int | float:
+    if about.regression:
+        score = float(text)
+        if not 0 <= score <= 5:
+            raise ValueError(f"a score lies between 0 and 5, not {text!r}")
+        return score
+    if text not in about.labels:
+        raise ValueError(f"a label is one of {', '.join(about.labels)}, not {text!r}")
+    return about.labels.index(text)
+
+
+HUB = {"mnli": ("premise", "hypothesis"), "mrpc": ("sentence1", "sentence2"), "cola": ("sentence", None)}
+HUB_SPLITS = {"train": "train", "validation": "validation", "validation_matched": "validation"}
+HUB_SPLITS |= {"validation_mismatched": "mismatched"}
+
+
+def load_from_hub(task: str) -> Dataset:
+    """The same from the Hugging Face hub (nyu-mll/glue): data, no code."""
+    require_extras("Reading data of the hub", "hub")
+    from datasets import load_dataset  # type: ignore[import-not-found]
+
+    about = TASKS[task]
+    first, second = HUB.get(task, (about.first, about.second))
+    found = load_dataset("nyu-mll/glue", task)
+    splits = {}
+    for name in HUB_SPLITS.keys() & found.keys():
+        rows = [
+            {"first": row[first], "second": None if second is None else row[second], "label": row["label"]}
+            for row in found[name]
+        ]
+        splits[HUB_SPLITS[name]] = Rows(rows)
+    facts = {
+        "labels": 1 if about.regression else len(about.labels),
+        "metric": about.metric,
+        "from": "nyu-mll/glue",
+        "content": digest({name: split.rows for name, split in splits.items()}),
+    }
+    return Dataset(f"glue-{task}", dict(sorted(splits.items(), reverse=True)), facts, partial(show, about=about))
+
+
+def show(sample: Sample, about: GlueTask) -> str:
+    label = f"{sample['label']:.1f}" if about.regression else about.labels[sample["label"]]
+    return f"{label}: {sample['first']}" + ("" if sample["second"] is None else f" ‖ {sample['second']}")
+
+
+ENTRIES = tuple(
+    Entry(
+        f"glue-{task.name}",
+        "sentences",
+        f"GLUE {task.folder}: {task.summary}",
+        "see gluebenchmark.com: each task has its own",
+        "https://gluebenchmark.com/tasks",
+        f"{task.folder}/{{{','.join(name for _, name in task.files)}}}, plain or gzipped",
+        partial(load_glue, task.name),
+        partial(load_from_hub, task.name),
+    )
+    for task in TASKS.values()
+)

@@ -1,0 +1,74 @@
+"""DeiT's augmentation of one image, on Pillow: a random crop and flip, RandAugment, and erasing at random."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from lrpe.lab.data.images.randaugment import randaugment
+
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
+BICUBIC = Image.Resampling.BICUBIC
+
+
+@dataclass(frozen=True)
+class Augment:
+    """How a training image is varied; the defaults are DeiT's (rand-m9-mstd0.5-inc1, erasing 0.25)."""
+
+    scale: tuple[float, float] = (0.08, 1.0)  # of the area that a crop keeps
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # of a crop's width to its height
+    flip: float = 0.5
+    operations: int = 2
+    magnitude: float = 9.0
+    spread: float = 0.5
+    erasing: float = 0.25
+
+    def __call__(self, image: Image.Image, size: int, generator: np.random.Generator) -> np.ndarray:
+        """An image -> (channels, size, size), float32, normalised."""
+        left, top, width, height = crop_box(image.size, self.scale, self.ratio, generator)
+        image = image.resize((size, size), BICUBIC, (left, top, left + width, top + height))
+        if generator.random() < self.flip:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        image = randaugment(image, self.operations, self.magnitude, self.spread, generator)
+        pixels = normalize(image)
+        return erase(pixels, generator) if generator.random() < self.erasing else pixels
+
+
+def crop_box(
+    size: tuple[int, int], scale: tuple[float, float], ratio: tuple[float, float], generator: np.random.Generator
+) -> tuple[int, int, int, int]:
+    """Left, top, width and height of a crop of random area and shape; the middle if ten tries do not fit."""
+    width, height = size
+    for _ in range(10):
+        area = width * height * generator.uniform(*scale)
+        shape = np.exp(generator.uniform(*np.log(ratio)))
+        w, h = round(np.sqrt(area * shape)), round(np.sqrt(area / shape))
+        if 0 < w <= width and 0 < h <= height:
+            return int(generator.integers(width - w + 1)), int(generator.integers(height - h + 1)), w, h
+    side = min(width, height)
+    return (width - side) // 2, (height - side) // 2, side, side
+
+
+def center(image: Image.Image, size: int, share: float = 0.875) -> np.ndarray:
+    """For evaluation: the shorter side is resized to size / share, and the middle is kept."""
+    factor = round(size / share) / min(image.size)
+    width, height = (max(size, round(side * factor)) for side in image.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    return normalize(image.resize((width, height), BICUBIC).crop((left, top, left + size, top + size)))
+
+
+def normalize(image: Image.Image) -> np.ndarray:
+    """An RGB image -> (3, height, width), float32, by ImageNet's means and deviations."""
+    pixels = np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 255
+    mean, deviation = (np.array(values, dtype=np.float32)[:, None, None] for values in (MEAN, DEVIATION))
+    return (pixels - mean) / deviation
+
+
+def erase(pixels: np.ndarray, generator: np.random.Generator, area: tuple[float, float] = (0.02, 1 / 3)) -> np.ndarray:
+    """A random rectangle of noise in the image (Zhong et al., 2020)."""
+    channels, height, width = pixels.shape
+    _, _, w, h = crop_box((width, height), area, (0.3, 1 / 0.3), generator)
+    left, top = int(generator.integers(width - w + 1)), int(generator.integers(height - h + 1))
+    erased = pixels.copy()
+    erased[:, top : top + h, left : left + w] = generator.standard_normal((channels, h, w), dtype=np.float32)
+    return erased

@@ -1,0 +1,44 @@
+"""The images that every machine has: scikit-learn's 1,797 handwritten digits of 8 × 8."""
+
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from lrpe.lab.data.dataset import Dataset, Rows, Sample
+from lrpe.lab.data.entry import Entry
+
+SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest is for training
+
+
+def load() -> Dataset:
+    """Pixels (1, 8, 8) in [-1, 1]; the split of an image is by a hash of its pixels, so equal ones fall together."""
+    from sklearn.datasets import load_digits  # which takes seconds to import
+
+    bunch: Any = load_digits()
+    rows: dict[str, list[Sample]] = {"train": [], "validation": [], "test": []}
+    for image, label in zip(bunch.images, bunch.target, strict=True):
+        share = int(sha256(image.tobytes()).hexdigest(), 16) % 10
+        pixels = (image[None] / 8 - 1).astype(np.float32)
+        rows[SPLITS.get(share, "train")].append({"pixels": pixels, "label": int(label)})
+    facts = {"labels": 10, "image size": 8, "channels": 1, "content": sha256(bunch.images.tobytes()).hexdigest()}
+    return Dataset("digits", {name: Rows(split) for name, split in rows.items()}, facts, show)
+
+
+def show(sample: Sample) -> str:
+    shades = " .:-=+*#%@"
+    lines = ["".join(shades[int((pixel + 1) * 4.5)] for pixel in row) for row in sample["pixels"][0]]
+    return f"{sample['label']}: {'|'.join(lines)}"
+
+
+ENTRIES = (
+    Entry(
+        "digits",
+        "image",
+        "handwritten digits of 8 × 8, from scikit-learn",
+        "CC BY 4.0 (UCI, optical recognition of handwritten digits)",
+        "scikit-learn, which brings it",
+        None,
+        load,
+    ),
+)

@@ -1,0 +1,95 @@
+"""Any text for language models: a file or a folder, a folder of books, Wikipedia and books, the standard library."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from lrpe.errors import require
+from lrpe.lab.data.embedded import fingerprint, standard_library
+from lrpe.lab.data.text.documents import SUFFIXES
+from lrpe.lab.data.text.folder import folder_source
+from lrpe.lab.data.text.hub import load as load_hub
+from lrpe.lab.data.text.source import Document, Every, Source, joined
+from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
+from lrpe.lab.data.text.tokenizer import Tokenizer
+from lrpe.typed import Count
+
+FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
+PARTS = ("wikipedia", "books")
+WIKIPEDIA, PG19 = "wikimedia/wikipedia:20231101.en", "emozilla/pg19"  # of the hub
+
+
+def load_folder(
+    name: str,
+    path: Path,
+    tokenizer: str | Tokenizer = "bpe:8192",
+    every: Every = 20,
+    length: Count = 512,
+    packed: bool = False,
+) -> TextDataset:
+    return text_dataset(folder_source(path, name, every), tokenizer, length, packed)
+
+
+def load_wikibook(
+    path: Path,
+    tokenizer: str | Tokenizer = "bpe:50265",
+    every: Every = 1000,
+    length: Count = 512,
+    packed: bool = False,
+) -> TextDataset:
+    """As many entries as RoBERTa's vocabulary has; "hub:roberta-base" is that one itself."""
+    missing = [part for part in PARTS if not (path / part).is_dir()]
+    require(not missing, f"Wikibook is a folder with {' and '.join(PARTS)}; {str(path)!r} has no {', '.join(missing)}.")
+    sources = [folder_source(path / part, part, every) for part in PARTS]
+    return text_dataset(joined("wikibook", sources), tokenizer, length, packed)
+
+
+def library_source() -> Source:
+    """The modules of the running Python's standard library."""
+    return Source("stdlib", {"library": fingerprint()}, read_library)
+
+
+def read_library() -> Iterator[Document]:
+    return (Document(module.split, module.text) for module in standard_library())
+
+
+def load_library(tokenizer: str | Tokenizer = "bytes", length: Count = 512, packed: bool = False) -> TextDataset:
+    return text_dataset(library_source(), tokenizer, length, packed)
+
+
+ENTRIES = (
+    text_entry(
+        name="text",
+        summary="Any file or folder of text; split by its names (train, valid, test) or by a hash of its paths.",
+        licence="its own",
+        source="anywhere",
+        layout=FILES,
+        load=partial(load_folder, "text"),
+    ),
+    text_entry(
+        name="books",
+        summary="A folder of books; whole books are held out.",
+        licence="of each book; Project Gutenberg's are in the public domain",
+        source="https://www.gutenberg.org; on the hub PG-19, 28,752 of its books from before 1919",
+        layout=f"a book a file: {FILES}",
+        load=partial(load_folder, "books"),
+        hub=partial(load_hub, "books", PG19),
+    ),
+    text_entry(
+        name="wikibook",
+        summary="Wikipedia and books, for masked language models: RoBERTa's 50,265 entries.",
+        licence="Wikipedia: CC BY-SA 4.0; books: of each",
+        source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or both of the hub",
+        layout=f"wikipedia/ and books/, each with {FILES}",
+        load=load_wikibook,
+        hub=partial(load_hub, "wikibook", (WIKIPEDIA, PG19), tokenizer="bpe:50265"),
+    ),
+    text_entry(
+        name="stdlib",
+        summary="The sources of the running Python's standard library: on every machine.",
+        licence="PSF-2.0",
+        source="this machine",
+        layout=None,
+        load=load_library,
+    ),
+)

@@ -1,0 +1,136 @@
+"""Where tokenisers come from: bytes, the words of a text, byte-level BPE that is learned here or loaded."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Core
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.data.text.tokenizer import Tokenizer
+
+GPT2 = (
+    ("encoder.json", "vocab.bpe"),
+    ("vocab.json", "merges.txt"),
+)  # the two files, as OpenAI and as the hub name them
+FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # in this order
+LARGEST_BPE = 1_000_000  # entries; tokenizers ends the process when it cannot have room for as many as are asked for
+MULTIPLE = 8  # fairseq fills a vocabulary of words up to a multiple of this
+
+
+def byte_level() -> Tokenizer:
+    """256 bytes, each its own id; then padding (256, as in Long-Range Arena), start, end and mask."""
+    alphabet = {character: byte for byte, character in enumerate(byte_characters())}
+    core = byte_core(models.BPE(vocab=alphabet, merges=[]))
+    core.add_special_tokens(["<pad>", "<s>", "</s>", "<mask>"])
+    return Tokenizer(core, encode=encode_bytes)
+
+
+def encode_bytes(core: Core, texts: Sequence[str]) -> list[np.ndarray]:
+    """What the core would give, without the way round."""
+    return [np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int64) for text in texts]
+
+
+def byte_characters() -> list[str]:
+    """The printable characters by which GPT-2's BPE writes the bytes 0 ... 255."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def byte_core(model: models.Model) -> Core:
+    core = Core(model)
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    core.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    return core
+
+
+def words(texts: Iterable[str]) -> Tokenizer:
+    """The words between spaces, and </s> for the end of a line: WikiText's vocabulary as fairseq builds it.
+
+    That is <s>, <pad>, </s>, <unk>, then the words from the most frequent on (equals by the alphabet), and madeupword
+    entries up to a multiple of 8, before which we place <mask>. WikiText-103's 267,733 words and <unk> give 267,744.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text.split())
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    entries = [*FAIRSEQ, *(word for word in ranked if word not in (*FAIRSEQ, "<mask>")), "<mask>"]
+    entries += [f"madeupword{number:04d}" for number in range(-len(entries) % MULTIPLE)]
+    core = Core(models.WordLevel({word: number for number, word in enumerate(entries)}, unk_token="<unk>"))
+    core.normalizer = normalizers.Replace("\n", " </s> ")  # type: ignore[assignment]
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    spaced = [decoders.Replace(Regex("^(?=.)"), " "), decoders.Replace(" </s>", "\n"), decoders.Fuse()]
+    core.decoder = decoders.Sequence(spaced)  # type: ignore[assignment]
+    core.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in (*FAIRSEQ, "<mask>")])
+    return Tokenizer(core)
+
+
+def bpe_size(name: str) -> int | None:
+    """Return the entries that "bpe:SIZE" asks for; None if the name is not of that form.
+
+    >>> bpe_size("bpe:8192"), bpe_size("bytes"), bpe_size("bpe:many")
+    (8192, None, None)
+    """
+    found = re.fullmatch("bpe:([0-9]{1,12})", name)
+    return int(found[1]) if found else None
+
+
+def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
+    """Byte-level BPE with ``size`` entries: <s>, <pad>, </s>, <mask>, the 256 bytes, and the merges that pay most."""
+    specials = ["<s>", "<pad>", "</s>", "<mask>"]
+    least = 256 + len(specials)
+    require(
+        least <= size <= LARGEST_BPE,
+        f"BPE starts from 256 bytes and {len(specials)} special tokens, so bpe:SIZE is from {least} to "
+        f"{LARGEST_BPE:,}; got bpe:{size}.",
+    )
+    core = byte_core(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=specials, initial_alphabet=byte_characters(), show_progress=False
+    )
+    core.train_from_iterator(texts, trainer)
+    return Tokenizer(core)
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """A tokenizer.json, or the folder that has it; or the folder that has GPT-2's two files."""
+    file = path / "tokenizer.json" if path.is_dir() else path
+    pair = next((pair for pair in GPT2 if all((path / name).is_file() for name in pair)), None)
+    require(
+        file.is_file() or pair is not None,
+        f"A tokeniser is a tokenizer.json or a folder with {' or '.join(' and '.join(two) for two in GPT2)}; "
+        f"{str(path)!r} is none.",
+    )
+    try:
+        if file.is_file():
+            return Tokenizer(Core.from_file(str(file)))
+        vocabulary, merges = (str(path / name) for name in pair or ())
+        core = byte_core(models.BPE.from_file(vocabulary, merges))
+    except LrpeError:
+        raise
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise LrpeError(f"{str(path)!r} does not hold a tokeniser: {error}. Get the file anew.") from error
+    core.add_special_tokens(["<|endoftext|>"])
+    return Tokenizer(core)
+
+
+def hub_tokenizer(name: str, download: bool = False) -> Tokenizer:
+    """The fast tokeniser of a model of the hub, from this machine alone unless ``download``; none of its code runs."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        found = AutoTokenizer.from_pretrained(name, local_files_only=not download, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise LrpeError(
+            f"The tokeniser {name!r} could not be read{'' if download else ' from this machine'}: {error} "
+            "Download it first (huggingface-cli download), or name a tokenizer.json."
+        ) from error
+    if not isinstance(found, PreTrainedTokenizerFast):
+        raise LrpeError(f"A tokeniser is read from its tokenizer.json; {name!r} has none.")
+    given = {role: getattr(found, f"{role}_token") for role in ("bos", "pad", "eos", "unk", "mask")}
+    core = Core.from_str(found.backend_tokenizer.to_str())
+    return Tokenizer(core, {role: token for role, token in given.items() if token is not None})

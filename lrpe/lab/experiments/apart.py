@@ -1,0 +1,111 @@
+"""Several cells at a time, each in a process of its own, which ends with the one that started it."""
+
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+from lrpe.errors import StoppedError
+from lrpe.lab.orphans import end_with_parent
+
+
+class Cell(Protocol):
+    """What is trained: an Experiment."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Attempt = Callable[[Any, Path, str], str | None]  # trains a cell, and returns why it failed, if it did
+GRACE = 120.0  # seconds in which a cell saves itself when its parent was killed
+KILLED = "A process was killed from outside, perhaps for want of memory; fewer --processes need less."
+
+# A server that has imported everything forks processes that start at once.
+_FORKS = "forkserver" in get_all_start_methods()
+_CONTEXT: Any = get_context("forkserver" if _FORKS else "spawn")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A cell that is under way in a process of its own."""
+
+    cell: Cell
+    process: BaseProcess
+    answer: Connection
+
+    def outcome(self) -> str | None:
+        """Return why the cell failed, if it did; the process has ended."""
+        try:
+            return self.answer.recv() if self.answer.poll() else KILLED
+        except EOFError:
+            return KILLED
+
+
+def train_apart(
+    attempt: Attempt, cells: Sequence[Cell], runs: Path, processes: int, device: str, watch: Callable
+) -> dict[str, str]:
+    """Train cells, so many at a time; return why some failed, by their names.
+
+    Args:
+        attempt: trains a cell.
+        cells, runs, device: what it trains, where and on what.
+        processes: how many at a time.
+        watch: called twice per second with the cells that are under way and the number of those that have ended.
+    """
+    if _FORKS:
+        _CONTEXT.set_forkserver_preload([attempt.__module__])
+    waiting, workers, failures, ended = list(cells), [], {}, 0
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < processes:
+                workers.append(_begin(attempt, waiting.pop(0), runs, device))
+            wait([worker.process.sentinel for worker in workers], timeout=0.5)
+            for worker in [each for each in workers if not each.process.is_alive()]:
+                workers.remove(worker)
+                ended += 1
+                if (reason := worker.outcome()) is not None:
+                    failures[worker.cell.name] = reason
+            watch([worker.cell for worker in workers], ended)
+    except BaseException:  # what is not begun never begins; what is under way saves itself and ends
+        _end(workers)
+        raise
+    return failures
+
+
+def _begin(attempt: Attempt, cell: Cell, runs: Path, device: str) -> Worker:
+    answer, told = _CONTEXT.Pipe(duplex=False)
+    process = _CONTEXT.Process(target=_work, args=(attempt, cell, runs, device, told))
+    process.start()
+    told.close()
+    return Worker(cell, process, answer)
+
+
+def _work(attempt: Attempt, cell: Cell, runs: Path, device: str, told: Connection) -> None:
+    """What a process does: Ctrl-C is for its parent, which then asks it to save itself and end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent(GRACE)
+    try:
+        told.send(attempt(cell, runs, device))
+    except StoppedError as stopped:
+        told.send(str(stopped))
+
+
+def _end(workers: Sequence[Worker]) -> None:
+    """Ask each to save itself, and wait; whoever interrupts that ends them at once, which costs no saved update."""
+    try:
+        for worker in workers:
+            worker.process.terminate()
+        if workers:
+            print("What is under way saves itself. Ctrl-C again ends it at once.", file=sys.stderr, flush=True)
+        for worker in workers:
+            worker.process.join()
+    finally:
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
+            worker.process.join()

@@ -1,0 +1,65 @@
+"""What counting alone predicts: frequencies of tokens and of pairs. A model that does not beat them learned nothing."""
+
+import math
+
+import numpy as np
+
+from lrpe.lab.experiments.build import build_task
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.tasks.language_modelling import LanguageModelling
+
+MIXES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+COUNTED = 4_000_000  # tokens of the training text, at most
+
+
+class Counts:
+    """Frequencies of tokens, and of the token after each, learned from ids."""
+
+    def __init__(self, ids: np.ndarray, vocabulary: int):
+        self.vocabulary = vocabulary
+        frequencies = np.bincount(ids, minlength=vocabulary) + 0.5
+        self.alone = frequencies / frequencies.sum()
+        self.pairs, self.counts = np.unique(self.code(ids), return_counts=True)
+        self.before = np.maximum(np.bincount(ids[:-1], minlength=vocabulary), 1)
+
+    def code(self, ids: np.ndarray) -> np.ndarray:
+        """A number for each pair of neighbours."""
+        return ids[:-1].astype(np.int64) * self.vocabulary + ids[1:]
+
+    def unigram_bits(self, ids: np.ndarray) -> float:
+        """Bits a token under the frequencies."""
+        return float(-np.log2(self.alone[ids]).mean())
+
+    def bigram_bits(self, ids: np.ndarray, mix: float) -> float:
+        """Bits a token under a mix of what followed the token before it and of the frequencies."""
+        codes = self.code(ids)
+        places = np.minimum(np.searchsorted(self.pairs, codes), len(self.pairs) - 1)
+        found = np.where(self.pairs[places] == codes, self.counts[places], 0)
+        after = found / self.before[ids[:-1]]
+        return float(-np.log2(mix * after + (1 - mix) * self.alone[ids[1:]]).mean())
+
+    def best_mix(self, tuning: np.ndarray) -> float:
+        return min(MIXES, key=lambda mix: self.bigram_bits(tuning, mix))
+
+
+def count_text(task: LanguageModelling, tokens: int | None = None) -> dict[str, dict[str, float]]:
+    """Bits a token of unigrams and of bigrams by split, of its first ``tokens``; the mix is tuned on validation."""
+    streams = {split: task.text.windows(split).stream for split in task.text.splits}
+    first = {split: stream.read(0, min(len(stream), tokens or len(stream))) for split, stream in streams.items()}
+    counts = Counts(streams["train"].read(0, min(len(streams["train"]), COUNTED)), len(task.text.tokenizer))
+    mix = counts.best_mix(first["validation"])
+    return {
+        split: {"unigrams": counts.unigram_bits(ids), "bigrams": counts.bigram_bits(ids, mix)}
+        for split, ids in first.items()
+        if split != "train"
+    }
+
+
+def counted_perplexity(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """The same as perplexity, on the tokens that the experiment is scored on."""
+    task = build_task(experiment)
+    assert isinstance(task, LanguageModelling)
+    batch = experiment.training.evaluation_batch or experiment.training.optimization.batch
+    tokens = experiment.scored * batch * experiment.data.options["length"] or None
+    found = count_text(task, tokens)
+    return {split: {name: math.pow(2, bits) for name, bits in each.items()} for split, each in found.items()}

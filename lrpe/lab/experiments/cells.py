@@ -1,0 +1,88 @@
+"""The cells of a table, each trained once: one after the other, or several at a time, each in a process of its own."""
+
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from lrpe.errors import LrpeError, StoppedError
+from lrpe.lab.experiments.apart import train_apart
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.run import finished, run, title
+from lrpe.lab.training.metrics import last_update
+from lrpe.lab.training.processes import world
+
+Failures = dict[str, str]  # why, by the name of the experiment
+
+
+def run_cells(cells: Iterable[Experiment], runs: Path, processes: int = 1, device: str = "cpu") -> Failures:
+    """Train what is not trained yet. A cell that fails does not stop the others; what they begin with comes first."""
+    distinct = {cell.name: cell for cell in cells}
+    starts = {cell.start.name: cell.start for cell in distinct.values() if cell.start is not None}
+    failures = run_all(list(starts.values()), runs, processes, device)
+    left = [cell for cell in distinct.values() if cell.name not in failures]
+    ready = [cell for cell in left if cell.start is None or cell.start.name not in failures]
+    return failures | run_all(ready, runs, processes, device)
+
+
+def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
+    waiting = [cell for cell in cells if not finished(runs / cell.name, cell)]
+    if processes > 1 and len(waiting) > 1:
+        return run_apart(waiting, runs, processes, device)
+    return {cell.name: reason for cell in waiting if (reason := attempt(cell, runs, device)) is not None}
+
+
+def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
+    """Why the cell failed, if it did. Of several processes none goes on without the others: they all end."""
+    try:
+        run(cell, runs, device)
+    except StoppedError:
+        raise
+    except Exception as error:
+        if world() > 1:
+            raise
+        reason = str(error) if isinstance(error, LrpeError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, LrpeError):
+            traceback.print_exc()
+        print(f"{title(cell)}: {reason}", file=sys.stderr)
+        return reason
+    return None
+
+
+def attempt_on_one_thread(cell: Experiment, runs: Path, device: str) -> str | None:
+    torch.set_num_threads(1)
+    return attempt(cell, runs, device)
+
+
+def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
+    """Train so many cells at a time, with a bar over all of them; lines now and then where there is no terminal."""
+    with tqdm(total=len(cells), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
+        last = time.monotonic()
+
+        def watch(under_way: Sequence[Experiment], ended: int) -> None:
+            nonlocal last
+            bar.n = ended
+            bar.set_postfix_str(progress_of(under_way, runs))
+            if bar.disable and time.monotonic() - last > 30:
+                last = time.monotonic()
+                print(progress_line(ended, len(cells), progress_of(under_way, runs)), file=sys.stderr, flush=True)
+
+        return train_apart(attempt_on_one_thread, cells, runs, processes, device, watch)
+
+
+def progress_line(done: int, total: int, others: str) -> str:
+    """Return how many cells are trained, and which others are under way if any has an update behind it.
+
+    >>> progress_line(0, 2, ""), progress_line(1, 2, "stdlib, Base, seed 0: 5 updates")
+    ('0 of 2 cells are trained', '1 of 2 cells are trained; stdlib, Base, seed 0: 5 updates')
+    """
+    return "; ".join(filter(None, (f"{done} of {total} cells are trained", others)))
+
+
+def progress_of(under_way: Sequence[Experiment], runs: Path) -> str:
+    done = [(title(cell), last_update(runs / cell.name)) for cell in under_way]
+    return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)

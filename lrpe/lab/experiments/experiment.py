@@ -1,0 +1,128 @@
+"""An experiment: everything that a run depends on, as one frozen value."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from lrpe.errors import require
+from lrpe.lab.data import catalog
+from lrpe.lab.data.dataset import Dataset
+from lrpe.lab.data.entry import HERE, HUB
+from lrpe.lab.names import check_name
+from lrpe.lab.training.loop import Training
+
+Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A dataset of the catalogue and how it is loaded.
+
+    Attributes:
+        name: of the dataset; see lrpe data list.
+        path: of its official layout; None if it needs none.
+        hub: whether it is read from the Hugging Face hub.
+        options: of its loader.
+    """
+
+    name: str
+    path: str | None = None
+    hub: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        catalog.check_options(self.name, self.hub, self.options)
+
+    def load(self) -> Dataset:
+        return catalog.load(self.name, None if self.path is None else Path(self.path), self.hub, **self.options)
+
+    def with_options(self, options: dict[str, Any]) -> "Data":
+        return replace(self, options=self.options | options)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights that an experiment begins with.
+
+    Attributes:
+        path: the folder of the checkpoint.
+        weights: the hash of its weights, by which they are known wherever they lie.
+    """
+
+    path: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One cell of a table: a row (method) in a column (task and data) at a scale.
+
+    Attributes:
+        column: what is learned, by the name of its column.
+        method: the row.
+        setting: fair, absolute or authors; see lrpe.lab.experiments.methods.
+        scale: paper, small, demo or smoke; see lrpe.lab.experiments.scale.
+        kind: of the task.
+        data: what the column learns from.
+        stand_in: what every machine has in its place.
+        options: of the task.
+        architecture: fields of LrpeConfig, which those that the data and the row decide win over.
+        model: fields of LrpeConfig that win over all others.
+        variant: what tells it from an experiment with the same column, method, setting and scale.
+        label: what was changed of it by hand, shortened to a part of its folder's name.
+        training: how it is trained.
+        samples: samples of the training split of the real data, for estimates.
+        scored: at most so many batches of a split are scored at the end; all if 0.
+        lengths: multiples of the trained length that the model is scored at as well.
+        start: the experiment whose weights it begins with.
+        checkpoint: weights that it begins with instead, of a model of the same shape.
+    """
+
+    column: str
+    method: str
+    kind: Kind
+    data: Data
+    stand_in: Data
+    architecture: dict[str, Any]
+    training: Training
+    setting: str = "fair"
+    scale: str = "paper"
+    variant: str = ""
+    label: str = ""
+    model: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    samples: int = 0
+    scored: int = 0
+    lengths: tuple[int, ...] = ()
+    start: "Experiment | None" = None
+    checkpoint: Checkpoint | None = None
+
+    def __post_init__(self) -> None:
+        for field_name in ("column", "method", "setting", "scale"):
+            check_name(getattr(self, field_name), field_name)
+        for field_name in ("variant", "label"):
+            if getattr(self, field_name):
+                check_name(getattr(self, field_name), field_name)
+        require(
+            not self.lengths or self.kind == "language",
+            f"Language models alone are scored at other lengths; got lengths={self.lengths} of {self.column}.",
+        )
+
+    def with_seed(self, seed: int) -> "Experiment":
+        start = self.start and self.start.with_seed(seed)
+        return replace(self, training=replace(self.training, seed=seed), start=start)
+
+    def with_data(self, paths: dict[str, str]) -> "Experiment":
+        """With the data at these paths; without one the stand-in, but at the paper's scale only if it says so."""
+        start = self.start and self.start.with_data(paths)
+        given = paths.get(self.column) or paths.get(self.data.name) or (None if self.scale == "paper" else HERE)
+        if given == HERE:
+            return replace(self, data=self.stand_in, start=start)
+        data = replace(self.data, hub=True) if given == HUB else replace(self.data, path=given)
+        return replace(self, data=data, start=start)
+
+    @property
+    def name(self) -> str:
+        """The run's folder, relative to the folder of all runs."""
+        group = "-".join(filter(None, (self.scale, self.setting, self.variant, self.label)))
+        return f"{self.column}/{group}/{self.method.replace('*', '-times-')}-seed{self.training.seed}"

@@ -1,0 +1,91 @@
+"""What the folders of runs say: which there are, how far each is, and its curve."""
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from lrpe.errors import LrpeError
+from lrpe.lab.experiments.run import read_results
+from lrpe.lab.experiments.run_folders import find_runs
+from lrpe.lab.experiments.written import read_experiment
+from lrpe.lab.training.about import read_about
+from lrpe.lab.training.metrics import Line, read_metrics
+from lrpe.lab.training.record import is_running
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A run in a list.
+
+    Attributes:
+        name: its folder, relative to the folder of all runs.
+        status: running, finished, diverged, interrupted or damaged.
+        updates: how many are done.
+        best: the figure by which the best checkpoint was chosen, with its name.
+        written: when something was last written.
+        problems: what of it is damaged, in sentences.
+    """
+
+    name: str
+    status: str
+    updates: int = 0
+    best: str = ""
+    written: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def list_runs(runs: Path) -> list[Listed]:
+    """List every folder with a config.yaml, in the order of their names; a damaged one does not hide the others."""
+    return [_list_run(folder, str(folder.relative_to(runs))) for folder in find_runs(runs)]
+
+
+def _list_run(folder: Path, name: str) -> Listed:
+    try:
+        read_experiment(folder)
+        lines, damaged = read_metrics(folder)
+        updates = max((line["update"] for line in lines), default=0)
+        return Listed(name, status(folder, lines), updates, best(folder, lines), _last_written(folder), tuple(damaged))
+    except LrpeError as error:
+        return Listed(name, "damaged", problems=(str(error),))
+
+
+def status(folder: Path, lines: list[Line]) -> str:
+    """Tell a run that holds its lock from one that has ended, in results, in divergence or half-way."""
+    if is_running(folder):
+        return "running"
+    if (folder / "results.json").exists():
+        read_results(folder)
+        return "finished"
+    return "diverged" if lines and "diverged" in lines[-1] else "interrupted"
+
+
+def _last_written(folder: Path) -> str:
+    files = [file for file in (folder / "metrics.jsonl", folder / "config.yaml") if file.exists()]
+    return datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def best(folder: Path, lines: list[Line]) -> str:
+    """Return the figure by which the best checkpoint was chosen, with its name."""
+    step = re.fullmatch(r"step-(\d+)", Path(os.path.realpath(folder / "best")).name)
+    metric = read_about(folder).metric
+    name = f"validation {metric}"
+    found = [line[name] for line in lines if name in line and step is not None and line["update"] == int(step[1])]
+    return f"{metric} {found[0]:.4g}" if found else ""
+
+
+def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
+    """Return the metric by which the run is judged, and its course in validation: (update, figure)."""
+    metric = read_about(folder).metric
+    name = f"validation {metric}"
+    points = [(line["update"], line[name]) for line in read_metrics(folder)[0] if name in line]
+    return metric, [(update, figure) for update, figure in points if math.isfinite(figure)]
+
+
+def seconds_an_update(folder: Path) -> float | None:
+    """Return the median of the run, or None before its first line."""
+    times = [line["seconds"] for line in read_metrics(folder)[0] if math.isfinite(line.get("seconds", math.nan))]
+    return median(times) if times else None

@@ -1,0 +1,158 @@
+"""One experiment in one folder: trained or gone on with, then scored on every split, once."""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lrpe.encodings.scaling import SCALINGS
+from lrpe.errors import LrpeError, require
+from lrpe.lab.experiments.build import build_model, build_task, lengthened, load_checkpoint_weights
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.methods import find_method
+from lrpe.lab.experiments.written import to_dict, upgrade
+from lrpe.lab.tasks.evaluate import evaluate
+from lrpe.lab.tasks.task import Task
+from lrpe.lab.training.about import About
+from lrpe.lab.training.loop import train
+from lrpe.lab.training.processes import on_first, rank, world
+from lrpe.lab.training.same_run import check_config
+from lrpe.lab.training.writing import naming_failure
+from lrpe.models.saved import load_model
+from lrpe.typed import read_json, to_json
+from lrpe.whole import whole_folder, write_whole
+
+Results = dict[str, dict[str, float]]  # metrics by split
+
+
+def run(experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
+    """Do what is left to do of an experiment; its results are in results.json of its folder, ``runs`` / its name."""
+    return run_in(runs / experiment.name, experiment, runs, device)
+
+
+def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
+    """Do what is left to do of an experiment in this folder; what it begins with is among ``runs``."""
+    start = None if experiment.checkpoint is not None else train_start(experiment, runs, device)
+    task = build_task(experiment)
+    model = build_model(experiment, task, start).to(device)
+    if experiment.checkpoint is not None and not (folder / "last").exists():
+        load_checkpoint_weights(experiment.checkpoint, model)
+    on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
+    config = to_dict(experiment)
+    train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
+    if not finished(folder, experiment):
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
+        on_first(lambda: write_results(folder, found))
+    return read_results(folder)
+
+
+def train_start(experiment: Experiment, runs: Path, device: torch.device | str) -> Path | None:
+    """Return the weights of the experiment that this one begins with, trained if they are not yet."""
+    if experiment.start is None:
+        return None
+    folder = runs / experiment.start.name
+    if not finished(folder, experiment.start):
+        run(experiment.start, runs, device)
+    return folder / "best"
+
+
+def finished(folder: Path, experiment: Experiment) -> bool:
+    """Whether the folder has the results of this experiment; those of another configuration are refused.
+
+    Results that cannot be read are none: the run is scored again.
+    """
+    if not (folder / "results.json").exists():
+        return False
+    check_config(folder, to_dict(experiment), upgrade)
+    try:
+        read_results(folder)
+    except LrpeError as error:
+        print(f"{error} It is scored again.", file=sys.stderr)
+        return False
+    return True
+
+
+def score(experiment: Experiment, folder: Path, device: torch.device | str, task: Task | None = None) -> Results:
+    """The metrics of the best checkpoint on every split but the training one, and at the experiment's lengths."""
+    best = folder / "best"
+    require(best.exists(), f"A run is scored by its best checkpoint; {str(folder)!r} has none yet. Train it first.")
+    task = task or build_task(experiment)
+    model = load_model(best).to(device)
+    splits = [name for name in task.dataset.splits if name != "train"]
+    found = {split: score_split(experiment, task, model, split, device) for split in splits}
+    for times in experiment.lengths:
+        longer = lengthened(experiment, times)
+        found |= score_lengths(longer, build_task(longer), best, times, device)
+    return found
+
+
+def score_split(experiment: Experiment, task: Task, model: Any, split: str, device: Any) -> dict[str, float]:
+    training = experiment.training
+    whole = training.evaluation_batch or training.optimization.batch
+    size = training.evaluation_batch or training.micro_batch or whole  # what a process has room for
+    shares = {"rank": rank(), "world": world(), "workers": training.workers, "limit": experiment.scored * whole}
+    return evaluate(task, model, task.batches(split, size, training=False, **shares).epoch(0), str(device))
+
+
+def score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
+    """The validation metrics at so many times the trained length, with each way to shrink α where there is an α."""
+    fewer = replace(experiment, training=replace(experiment.training, evaluation_batch=max(1, 32 // times)))
+    found = {}
+    for kind, changes in scalings(load_model(best).config, times):
+        model = load_model(best, **changes).to(device)
+        found[f"×{times}{kind}"] = score_split(fewer, task, model, "validation", device)
+    return found
+
+
+def scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The encoding as it is, and with each scaling of its angles."""
+    yield "", {}
+    first = config.layer_encoding(0)
+    if first.matrix not in ("unitary", "orthogonal") or first.rotated == 0 or first.angles != "geometric" or times == 1:
+        return
+    for kind in SCALINGS:
+        scaling = {"kind": kind, "factor": times} | (
+            {"length": config.max_position_embeddings} if kind == "yarn" else {}
+        )
+        yield f", {kind}", {"encoding": with_scaling(config.encoding, scaling)}
+
+
+def with_scaling(encoding: str | dict[str, Any], scaling: dict[str, Any]) -> dict[str, Any]:
+    return ({"name": encoding} if isinstance(encoding, str) else encoding) | {"scaling": scaling}
+
+
+def title(experiment: Experiment) -> str:
+    return f"{experiment.column}, {find_method(experiment.method).title}, seed {experiment.training.seed}"
+
+
+def about(task: Task) -> About:
+    """Return what environment.json says beside the machine: the data with its hashes, and how the run is judged."""
+    return About({"name": task.dataset.name, **task.dataset.facts}, task.metric, task.better)
+
+
+def save_tokenizer(task: Task, folder: Path) -> None:
+    """Beside the run, for whoever generates with it or exports it."""
+    tokenizer = getattr(task, "tokenizer", None) or getattr(task.dataset, "tokenizer", None)
+    if tokenizer is not None and not folder.exists():
+        with naming_failure(folder), whole_folder(folder) as temporary:
+            tokenizer.save(temporary)
+
+
+def write_results(folder: Path, found: Mapping[str, Any]) -> None:
+    write_whole(folder / "results.json", to_json(found))
+
+
+def read_results(folder: Path) -> Results:
+    """Return the metrics of a run that has ended; one that is not a number is NaN."""
+    file = folder / "results.json"
+    require(file.exists(), f"{str(folder)!r} has no results yet. Train it to its end.")
+    found = read_json(file, dict[str, dict[str, float | None]])
+    return {
+        split: {name: math.nan if figure is None else figure for name, figure in metrics.items()}
+        for split, metrics in found.items()
+    }

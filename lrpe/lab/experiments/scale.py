@@ -1,0 +1,212 @@
+"""The size of an experiment: a scale is a function from an experiment to an experiment."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from lrpe.errors import require, unknown_name
+
+if TYPE_CHECKING:
+    from lrpe.lab.experiments.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a scale changes of a kind of task.
+
+    Attributes:
+        model: fields of LrpeConfig.
+        plan: fields of Optimization.
+        training: fields of Training.
+        data: options of the loader of the real data and of what stands in for it.
+        real: options of the loader of the real data alone.
+        stand_in: options of the loader of what stands in for it alone.
+        task: options of the task, in place of the paper's.
+        scored: batches of a split that are scored at the end.
+    """
+
+    model: dict[str, Any]
+    plan: dict[str, Any]
+    training: dict[str, Any]
+    data: dict[str, Any] = field(default_factory=dict)
+    real: dict[str, Any] = field(default_factory=dict)
+    stand_in: dict[str, Any] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=dict)
+    scored: int = 0
+
+
+def paper(experiment: "Experiment") -> "Experiment":
+    """The paper's configuration, with the departures that its column names."""
+    return replace(experiment, scale="paper")
+
+
+def small(experiment: "Experiment") -> "Experiment":
+    """Minutes on two cores, on real data where it is given: short sequences, and 3 layers of width 128.
+
+    Images have 3 of 64, Long-Range Arena 2 of 32 or 64.
+
+    Departures:
+    - Language models read bytes, in which a model of this size soon learns more than counting does, and are scored on
+      the first 131,072 of a split; masked ones read 4,096 BPE tokens.
+    - Model, length, batch and updates are a fraction of the paper's; AdamW, cosine, clipping at 1 and no dropout are
+      the same for every row and column. Only the order of rows can be compared, and that with care.
+    """
+    return resized(experiment, "small", SMALL[shape_of(experiment)])
+
+
+def demo(experiment: "Experiment") -> "Experiment":
+    """A minute on one core: 2 layers of width 128, 400 updates of 8 × 128 bytes, scored on 131,072 bytes.
+
+    Departures:
+    - Everything but the method. At this size and with one seed, small differences mean nothing.
+    """
+    require(experiment.kind == "language", f"The demonstration is of language models; got {experiment.column}.")
+    return resized(experiment, "demo", DEMO)
+
+
+def smoke(experiment: "Experiment") -> "Experiment":
+    """Seconds: whether a cell trains, is scored and resumes. Its figures mean nothing.
+
+    Departures:
+    - Everything but the method and the kind of task.
+    """
+    return resized(experiment, "smoke", SMOKE[shape_of(experiment)])
+
+
+Scale = Callable[["Experiment"], "Experiment"]
+SCALES: dict[str, Scale] = {"paper": paper, "small": small, "demo": demo, "smoke": smoke}
+
+
+def find_scale(name: str) -> Scale:
+    if name not in SCALES:
+        raise unknown_name("scale", name, SCALES)
+    return SCALES[name]
+
+
+def shape_of(experiment: "Experiment") -> str:
+    """Columns of one kind have one shape, but those of Long-Range Arena, which have one each."""
+    return experiment.column if experiment.column.startswith("lra-") else experiment.kind
+
+
+def resized(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
+    from lrpe.lab.training.optimization import Optimization  # which imports torch: a name of a scale needs none
+
+    plan = Optimization(**PLAN | shape.plan)
+    return replace(
+        experiment,
+        scale=name,
+        architecture=experiment.architecture | shape.model,
+        training=replace(experiment.training, **TRAINING | shape.training, optimization=plan),
+        data=experiment.data.with_options(shape.data | shape.real),
+        stand_in=experiment.stand_in.with_options(shape.data | shape.stand_in),
+        options=shape.task,
+        scored=shape.scored,
+        start=experiment.start and find_scale(name)(experiment.start),
+    )
+
+
+PLAN = {"schedule": "cosine", "optimizer": "adamw", "betas": (0.9, 0.98), "weight_decay": 0.01, "clip": 1.0}
+TRAINING = {"precision": "float32", "micro_batch": 0, "workers": 0}
+
+
+def sizes(width: int, layers: int, heads: int, length: int, **more: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 2 * width,
+        "max_position_embeddings": length,
+        "initializer_range": width**-0.5,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "drop_path_rate": 0.0,
+    } | more
+
+
+def plan(updates: int, batch: int, rate: float) -> dict[str, Any]:
+    return {"updates": updates, "batch": batch, "rate": rate, "warmup": max(1, updates // 10)}
+
+
+def often(updates: int, batches: int, size: int) -> dict[str, Any]:
+    """Evaluate so many batches of this size six times in a run."""
+    return {"evaluate_every": max(1, updates // 6), "evaluation_batches": batches, "evaluation_batch": size}
+
+
+def brief(width: int, length: int, **changes: Any) -> Shape:
+    """Two layers, trained for 400 updates, as long sequences take their time."""
+    return Shape(model=sizes(width, 2, 4, length), plan=plan(400, 16, 2e-3), training=often(400, 0, 64), **changes)
+
+
+IMAGES = {"image_size": 8, "num_channels": 1, "patch_size": 2}
+PATHS = {"difficulty": "easy"}
+LISTOPS = {"min_length": 10, "max_length": 120, "max_args": 5, "max_depth": 6}
+
+SMALL = {
+    "language": Shape(
+        model=sizes(128, 3, 4, 256),
+        plan=plan(600, 8, 2e-3),
+        training=often(600, 8, 16),
+        data={"tokenizer": "bytes", "length": 256},
+        scored=32,
+    ),
+    "masked": Shape(
+        model=sizes(128, 3, 4, 128, classifier_hidden_size=128),
+        plan=plan(1_000, 16, 1e-3),
+        training=often(1_000, 16, 32),
+        data={"tokenizer": "bpe:4096", "length": 128},
+        scored=64,
+    ),
+    "sentences": Shape(
+        model=sizes(128, 3, 4, 128, classifier_hidden_size=128),
+        plan=plan(600, 16, 3e-4),
+        training=often(600, 0, 64),
+        task={"length": 128},
+    ),
+    "image": Shape(
+        model=sizes(64, 3, 4, 256, **IMAGES),
+        real={"size": 32},
+        plan=plan(600, 64, 2e-3),
+        training=often(600, 0, 256),
+    ),
+    "lra-text": brief(64, 1024, data={"length": 1024}),
+    "lra-listops": Shape(
+        model=sizes(64, 2, 4, 512),
+        plan=plan(800, 32, 2e-3),
+        training=often(800, 0, 128),
+        stand_in=LISTOPS | {"train": 20_000, "validation": 2_000, "test": 2_000},
+    ),
+    "lra-retrieval": brief(64, 512, data={"length": 512}),
+    "lra-pathfinder": brief(32, 1024, stand_in=PATHS | {"train": 8_000, "validation": 500, "test": 1_000}),
+    "lra-image": Shape(
+        model=sizes(64, 2, 4, 1024),
+        plan=plan(600, 32, 2e-3),
+        training=often(600, 8, 64),
+        stand_in={"scale": 2},
+    ),
+}  # fmt: skip
+DEMO = Shape(
+    model=sizes(128, 2, 4, 128),
+    plan=plan(400, 8, 2e-3),
+    training=often(400, 32, 32),
+    data={"tokenizer": "bytes", "length": 128},
+    scored=32,
+)
+
+
+def tiny(length: int, **changes: Any) -> Shape:
+    """A model of a few thousand numbers, trained for three updates."""
+    model = sizes(16, 2, 2, length, **changes.pop("model", {}))
+    return Shape(model=model, plan=plan(3, 4, 1e-3), training=often(6, 2, 8), scored=2, **changes)
+
+
+SMOKE = {
+    "language": tiny(32, data={"tokenizer": "bytes", "length": 32}),
+    "masked": tiny(32, data={"tokenizer": "bytes", "length": 32}, model={"classifier_hidden_size": 16}),
+    "sentences": tiny(32, task={"length": 32}, model={"classifier_hidden_size": 16}),
+    "image": tiny(16, model=IMAGES),
+    "lra-text": tiny(64, data={"length": 64}),
+    "lra-listops": tiny(64, stand_in=LISTOPS | {"max_length": 60, "train": 64, "validation": 16, "test": 16}),
+    "lra-retrieval": tiny(64, data={"length": 64}, stand_in={"train": 64, "validation": 16, "test": 16}),
+    "lra-pathfinder": tiny(1024, stand_in={"train": 64, "validation": 16, "test": 16}),
+    "lra-image": tiny(64),
+}

@@ -1,0 +1,196 @@
+"""The paper's tables, and two of our own."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from lrpe.attention.normalizer import NORMALIZERS
+from lrpe.encodings.scaling import SCALINGS
+from lrpe.errors import require, unknown_name
+from lrpe.lab.experiments import paper
+from lrpe.lab.experiments.columns.arena import ARENA
+from lrpe.lab.experiments.columns.glue import GLUE
+from lrpe.lab.experiments.columns.language import LANGUAGE
+from lrpe.lab.experiments.columns.named import find_column
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.methods import SEVEN, SIX, find_method
+from lrpe.lab.experiments.table import Cell, Figure, Table
+
+
+def of_column(column: str) -> Cell:
+    return lambda row, setting: find_column(column)(row, setting)
+
+
+def language(columns: Sequence[str]) -> Table:
+    """Language modelling: perplexity on WikiText-103 and Books."""
+    titles = {"wikitext103": "WikiText-103", "books": "Books", "wikitext2": "WikiText-2", "stdlib": "Python's library"}
+    numbers = {
+        ("wikitext103", "validation"): 0,
+        ("wikitext103", "test"): 1,
+        ("books", "validation"): 2,
+        ("books", "test"): 3,
+    }
+    texts = chosen(columns, LANGUAGE, ("wikitext103", "books"))
+    figures = [
+        Figure(
+            f"{titles[column]} {split}", of_column(column), split, "perplexity", "lower",
+            paper.printed(paper.LANGUAGE, numbers[column, split]) if (column, split) in numbers else {},
+        )
+        for column in texts
+        for split in ("validation", "test")
+    ]  # fmt: skip
+    title = "Autoregressive language modelling, perplexity"
+    return Table("lm", title, SEVEN, tuple(figures), counted=True, texts=tuple(texts))
+
+
+def glue(columns: Sequence[str]) -> Table:
+    """GLUE after masked language modelling."""
+    metrics = {"cola": "matthews", "stsb": "pearson"}
+    known = {"wikibook": None, **GLUE}
+    figures, number = [], 0
+    for column in known:
+        task = column.removeprefix("glue-")
+        for split in ("validation", "mismatched") if task == "mnli" else ("validation",):
+            numbers, number = paper.printed(paper.GLUE, number), number + 1
+            if column not in chosen(columns, known, tuple(known)):
+                continue
+            if column == "wikibook":
+                figures.append(Figure("MLM bits", of_column(column), split, "bits", "lower", numbers))
+                continue
+            title = task.upper() + {"validation": "-m", "mismatched": "-mm"}[split] * (task == "mnli")
+            metric = metrics.get(task, "accuracy")
+            figures.append(Figure(title, of_column(column), split, metric, "higher", numbers, factor=100))
+    return Table(
+        "glue", "GLUE after masked language modelling (bits, then %; STS-B is Pearson's)", SEVEN, tuple(figures)
+    )
+
+
+def imagenet(columns: Sequence[str]) -> Table:
+    """ImageNet-1k with DeiT-small."""
+    cell = of_column(*chosen(columns, ("imagenet",), ("imagenet",)))
+    figures = (
+        Figure("accuracy %", cell, "validation", "accuracy", "higher", paper.printed(paper.IMAGENET, 0), factor=100),
+        Figure("parameters, M", cell, "model", "parameters", None, paper.printed(paper.IMAGENET, 1), factor=1e-6),
+    )
+    return Table("imagenet", "Image classification, DeiT-small", SIX, figures)
+
+
+def arena(columns: Sequence[str]) -> Table:
+    """Long-Range Arena."""
+    wanted = chosen(columns, ARENA, tuple(ARENA))
+    titles = {"lra-listops": "ListOps"}
+    figures = tuple(
+        Figure(
+            titles.get(column, column.removeprefix("lra-").title()), of_column(column), "test", "accuracy", "higher",
+            paper.printed(paper.ARENA, number), factor=100,
+        )
+        for number, column in enumerate(ARENA)
+        if column in wanted
+    )  # fmt: skip
+    average = paper.printed(paper.ARENA, 5) if len(wanted) == len(ARENA) else {}
+    return Table("lra", "Long-Range Arena, accuracy in %", SIX, figures, "AVG", average)
+
+
+def basis(columns: Sequence[str]) -> Table:
+    """The ablation of P: every P under every Λ."""
+    (column,) = one_language(columns)
+    figures = tuple(
+        Figure(
+            Lambda.title(),
+            partial(composed, column, Lambda),
+            "validation",
+            "perplexity",
+            "lower",
+            paper.printed(paper.BASIS, number) if column == "wikitext103" else {},
+        )
+        for number, Lambda in enumerate(("unitary", "orthogonal", "permutation"))
+    )
+    average = paper.printed(paper.BASIS, 3) if column == "wikitext103" else {}
+    title = f"P by rows, Λ by columns, validation perplexity{of_library(column)}"
+    return Table("basis", title, tuple(paper.BASIS), figures, "Avg.", average, texts=(column,))
+
+
+def composed(column: str, Lambda: str, row: str, setting: str) -> Experiment:
+    return find_column(column)(f"{row}*{Lambda}", setting)
+
+
+def normalizer(columns: Sequence[str]) -> Table:
+    """Every encoding under every normaliser, which the paper does not have."""
+    (column,) = one_language(columns)
+    figures = tuple(
+        Figure(f'"{name}"', partial(normalized, column, name), "validation", "perplexity", "lower", {})
+        for name in NORMALIZERS
+        if name != "clamped"  # which repeats what the authors ran, and compares nothing
+    )
+    title = f"Encodings by rows, normalisers by columns, validation perplexity{of_library(column)}"
+    return Table("normalizer", title, SEVEN, figures, texts=(column,))
+
+
+def normalized(column: str, name: str, row: str, setting: str) -> Experiment:
+    return replace(find_column(column)(row, setting), model={"normalizer": name}, variant=f"normalizer-{name}")
+
+
+TIMES = (1, 2, 4, 8, 16, 32)
+
+
+def length(columns: Sequence[str]) -> Table:
+    """Trained at one length and scored at others; a row such as "type2+yarn" has its angles scaled to each."""
+    (column,) = one_language(columns)
+    figures = tuple(
+        Figure(f"×{times}", partial(at_lengths, column), f"×{times}", "perplexity", "lower", {}, suffix=scaling_suffix)
+        for times in TIMES
+    )
+    scaled = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
+    rows = (*SEVEN, "recommended", *scaled)
+    title = f"Validation perplexity at multiples of the trained length{of_library(column)}"
+    return Table("length", title, rows, figures, texts=(column,))
+
+
+def at_lengths(column: str, row: str, setting: str) -> Experiment:
+    method = row.partition("+")[0]
+    return replace(find_column(column)(method, setting), lengths=TIMES, variant="lengths")
+
+
+def scaling_suffix(row: str) -> str:
+    kind = row.partition("+")[2]
+    return f", {kind}" if kind else ""
+
+
+TABLES: dict[str, Callable[[Sequence[str]], Table]] = {
+    "lm": language, "glue": glue, "imagenet": imagenet, "lra": arena, "basis": basis, "normalizer": normalizer,
+    "length": length,
+}  # fmt: skip
+
+
+def find_table(name: str, columns: Sequence[str]) -> Table:
+    """A table with some of its columns; all of the paper's if none is named."""
+    if name not in TABLES:
+        raise unknown_name("table", name, [*TABLES, "speed"])
+    return TABLES[name](columns)
+
+
+def chosen(columns: Sequence[str], known: Sequence[str] | dict, default: Sequence[str]) -> list[str]:
+    for column in columns:
+        if column not in known:
+            raise unknown_name("column of this table", column, list(known))
+    return list(columns or default)
+
+
+def of_library(column: str) -> str:
+    return " of Python's library" if column == "stdlib" else ""
+
+
+def one_language(columns: Sequence[str]) -> list[str]:
+    found = chosen(columns, LANGUAGE, ("wikitext103",))
+    require(len(found) == 1, f"This table is of one text; got the columns {', '.join(found)}.")
+    return found
+
+
+def title_of(row: str) -> str:
+    """A row as it is printed."""
+    if row in paper.BASIS:
+        return row
+    method, plus, kind = row.partition("+")
+    if plus and kind not in SCALINGS:
+        raise unknown_name("scaling of α", kind, SCALINGS)
+    return find_method(method).title + (f", {kind}" if plus else "")

@@ -1,0 +1,191 @@
+"""A measurement as a picture: how far each figure is from its goal, what a longer text costs, how fast training is."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from lrpe.errors import require, require_extras
+from lrpe.lab.benchmarks.lines import digits
+from lrpe.lab.report.html import bullets, section
+from lrpe.lab.report.page import figure, scrolled, write_page
+from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
+from lrpe.whole import write_whole
+
+KINDS = (".png", ".svg", ".html")
+PASS, SHORT = "#0072B2", "#D55E00"  # apart for every kind of eye; the shapes differ as well
+SIDES = ["#0072B2", "#56B4E9", "#D55E00", "#CC79A7"]
+
+Result = dict[str, Any]
+
+
+def prepare_plot(path: Path) -> None:
+    """Raise ``LrpeError`` before the measurement, not after it, if the picture cannot be drawn."""
+    require(path.suffix in KINDS, f"A plot is written as {', '.join(KINDS)}; got {path.name!r}.")
+    require_extras("A plot", "report")
+
+
+def save_plot(path: Path, result: Result) -> None:
+    """Draw the result of a benchmark; an HTML page holds all that it needs."""
+    title, spec = _TITLES[result["benchmark"]], CHARTS[result["benchmark"]](result)
+    if path.suffix == ".html":
+        drawn = (scrolled if CHARTS[result["benchmark"]] is goal_chart else figure)(spec, title)  # names need room
+        write_page(path, title, [section("The measurement", [drawn, bullets(_about(result))])])
+        return
+    titled = spec | {"title": {"text": title, "subtitle": _about(result)}}
+    write_whole(path, as_png(titled) if path.suffix == ".png" else as_svg(titled) or "")
+
+
+def goal_chart(result: Result) -> Spec:
+    """Draw a mark per goal, at its distance from it: what is left of 1 meets it."""
+    rows = [mark_of(line) for line in result["lines"] if line["goal"] is not None]
+    x = _distance([row for row in rows if row["verdict"] != "missing"])
+    y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None}
+    y |= {"axis": {"labelLimit": 520, "grid": False, "ticks": False, "labelPadding": 8}}
+    goal = {"mark": {"type": "rule", "strokeDash": [4, 4], "color": SOFT}, "data": {"values": [{"goal": 1}]}}
+    label = {  # in a column of its own, where no mark and no line can cross it
+        "mark": {"type": "text", "align": "left", "dx": 12, "color": SOFT, "fontSize": 12},
+        "encoding": {"x": {"value": "width"}, "text": {"field": "label"}},
+    }
+    layers = [goal | {"encoding": {"x": x | {"field": "goal"}, "y": None}}, *_goal_marks(x), label]
+    return {"width": 480, "height": {"step": 24}, "data": {"values": rows}, "encoding": {"y": y}, "layer": layers}
+
+
+def _distance(measured: list[dict[str, Any]]) -> Spec:
+    """The axis of figures over their goals, with room for all of them and for 1."""
+    ends = [1.0, *(row[end] for row in measured for end in ("low", "high"))]
+    scale = {"type": "log", "domain": [min(ends) / 1.25, max(ends) * 1.25], "nice": False}
+    axis = {"values": [factor * 10.0**power for power in range(-3, 5) for factor in (1, 2, 5)], "format": "~g"}
+    title = "figure ÷ goal, or goal ÷ figure where more is better: left of the dashed line the goal is met"
+    return {"type": "quantitative", "title": title, "scale": scale, "axis": axis}
+
+
+def _goal_marks(x: Spec) -> Iterator[Spec]:
+    """Yield the quartiles and the median of what was measured."""
+    verdict = {"field": "verdict", "type": "nominal", "title": None, "legend": {"orient": "top", "symbolOpacity": 1}}
+    colour = verdict | {"scale": {"domain": ["pass", "short"], "range": [PASS, SHORT]}}
+    shape = verdict | {"scale": {"domain": ["pass", "short"], "range": ["circle", "triangle-up"]}}
+    known = {"transform": [{"filter": "datum.verdict != 'missing'"}]}
+    yield known | {
+        "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4},
+        "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "color": colour},
+    }
+    yield known | {
+        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+        "encoding": {"x": x | {"field": "relative"}, "color": colour, "shape": shape},
+    }
+
+
+def mark_of(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a goal's mark; below 1 the goal is met, whichever way its figure is better."""
+    name, goal = f"{line['row']}, {line['at']}", line["goal"]
+    if line["figure"] is None:
+        return {"name": name, "verdict": "missing", "label": "missing"}
+    low, high = (line[end] if line[end] is not None else line["figure"] for end in ("low", "high"))
+    over = (lambda figure: goal / figure) if line.get("better") == "higher" else (lambda figure: figure / goal)
+    ends = sorted([over(low), over(high)])
+    named = {"name": name, "verdict": line["verdict"], "label": f"{digits(line['figure'])}, goal {goal:g}"}
+    return named | {"relative": over(line["figure"]), "low": ends[0], "high": ends[1]}
+
+
+def length_chart(result: Result) -> Spec:
+    """Draw time and memory against length, all axes logarithmic: a straight line's slope is the exponent."""
+    panels = []
+    for field, unit, title in (("seconds", "s", "time"), ("bytes", "B", "memory above the baseline")):
+        points = [point for point in result["points"] if point[field]]
+        marks = powers_of_ten(point[field] for point in points) if points else {"values": [1]}
+        axis = {"values": marks["values"], "labelExpr": f"format(datum.value, '~s') + '{unit}'"}
+        scale = {"type": "log", "domain": [marks["values"][0], marks["values"][-1]], "nice": False}
+        y = {"field": field, "type": "quantitative", "title": title, "axis": axis, "scale": scale}
+        panels.append(_panel(result, points, y))
+    return {"hconcat": panels, "spacing": 40}
+
+
+def _panel(result: Result, points: list[dict[str, Any]], y: Spec) -> Spec:
+    sides, lengths = list(result["exponents"]), sorted({point["length"] for point in result["points"]})
+    names = ", ".join(f"'{length}': '2{superscript(length.bit_length() - 1)}'" for length in lengths)
+    x = {"field": "length", "type": "quantitative", "title": "tokens"}
+    x |= {"scale": {"type": "log", "base": 2, "nice": False, "padding": 8}}
+    x |= {"axis": {"values": lengths, "labelExpr": f"({{{names}}})[datum.value]", "grid": False}}
+    side = {"field": "side", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 2}}
+    colour = side | {"scale": {"domain": sides, "range": SIDES}}
+    return {
+        "width": 340,
+        "height": 300,
+        "data": {"values": points},
+        "encoding": {"x": x, "y": y, "color": colour},
+        "layer": [
+            {"mark": {"type": "line"}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+                "encoding": {"shape": side | {"scale": {"domain": sides}}},
+            },
+        ],
+    }
+
+
+def speed_chart(result: Result) -> Spec:
+    """Draw our steps ÷ Base's with their quartiles, the paper's, and the goals."""
+    kinds = ["ours", "paper", "goal"]
+    kind = {"field": "kind", "type": "nominal", "title": None, "legend": {"orient": "top"}}
+    colour = kind | {"scale": {"domain": kinds, "range": [PASS, "#999999", SHORT]}}
+    shape = kind | {"scale": {"domain": kinds, "range": ["circle", "diamond", "stroke"]}}
+    x = {"type": "quantitative", "title": "training steps ÷ Base's: more is better", "axis": {"format": ".2f"}}
+    x |= {"scale": {"zero": False, "nice": False, "padding": 20}}
+    y = {"field": "name", "type": "nominal", "sort": [row["title"] for row in result["rows"]], "title": None}
+    return {
+        "width": 520,
+        "height": {"step": 30},
+        "data": {"values": speed_marks(result)},
+        "encoding": {"y": y | {"axis": {"grid": True, "ticks": False, "labelPadding": 8}}},
+        "layer": [
+            {
+                "transform": [{"filter": "datum.kind == 'ours'"}],
+                "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4, "color": PASS},
+                "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}},
+            },
+            {
+                "mark": {"type": "point", "size": 110, "strokeWidth": 2, "opacity": 1, "angle": 90},
+                "encoding": {"x": x | {"field": "speed"}, "fill": colour, "stroke": colour, "shape": shape},
+            },
+        ],
+    }
+
+
+def speed_marks(result: Result) -> list[dict[str, Any]]:
+    """Return three marks per row: ours, the paper's, and the goal if there is one."""
+    goals = [line["goal"] for line in result["lines"] if line["better"] == "higher"]
+    marks = []
+    for row, goal in zip(result["rows"], goals, strict=True):
+        speed, of_row = row["speed"], {"name": row["title"]}
+        marks.append(of_row | {"kind": "ours", "speed": speed["ratio"], "low": speed["low"], "high": speed["high"]})
+        marks.append(of_row | {"kind": "paper", "speed": row["paper"]})
+        marks += [of_row | {"kind": "goal", "speed": goal}] if goal is not None else []
+    return marks
+
+
+def slopes(exponents: dict[str, float]) -> str:
+    return ", ".join(f"{side} n^{exponent:.2f}" for side, exponent in exponents.items()) or "unknown"
+
+
+def _about(result: Result) -> list[str]:
+    """What a figure must carry to be compared: fitted exponents if there are any, machine, threads and date."""
+    mark, threads = result["stamp"], result["settings"]["threads"]
+    fitted = (("time", "exponents"), ("memory", "memory_exponents")) if "exponents" in result else ()
+    lines = [f"{what}: {slopes(result[key])}" for what, key in fitted]
+    lines.append(f"{mark['machine']}; {threads} thread{'s' if threads > 1 else ''}; {mark['date']}")
+    return [*lines, "quick: tiny shapes, which say nothing about speed"] if result["quick"] else lines
+
+
+CHARTS: dict[str, Callable[[Result], Spec]] = {
+    "attention": goal_chart,
+    "block": goal_chart,
+    "decode": goal_chart,
+    "encoding": goal_chart,
+    "length": length_chart,
+    "loop": goal_chart,
+    "train": speed_chart,
+}
+_TITLES = {name: f"{name.capitalize()}: each figure beside its goal" for name in CHARTS} | {
+    "length": "A causal forward pass as the text grows",
+    "train": "Training steps relative to Base's",
+}

@@ -1,0 +1,118 @@
+"""Factors that the page has no formula for, as the matrices that Python computes: so any registered P, Λ or α is drawn.
+
+A Λ is a unitary representation of the integers, so Λ^(s) = Vᴴ diag(e^{isα}) V by Theorem 1: V and α are enough.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrpe.encodings.basis import Basis
+from lrpe.encodings.config import ANGLES, BASES, MATRICES, EncodingConfig
+from lrpe.encodings.position_matrix import PositionMatrix
+from lrpe.errors import LrpeError, require
+from lrpe.theory.derive import from_unitary
+
+# What bases.js, position_matrices.js and angles.js have formulas for.
+WRITTEN = {
+    "bases": ("identity", "householder", "odd-even", "fourier", "cosine"),
+    "matrices": ("unitary", "orthogonal", "permutation"),
+    "angles": ("geometric", "linear", "harmonic", "constant"),
+}
+LEARNED = ("learned",)  # a P that only a run has
+DIMS = (8, 16, 32, 64)
+EXPONENTS = range(4, 14)  # of the longest length, as the slider has them
+WIDEST, MOST = 128, 12  # a layer's width, and registered factors: beyond these a page would have megabytes of numbers
+TOLERANCE = 1e-8
+
+Written = dict[str, Any]
+
+
+def registered() -> tuple[dict[str, dict[str, Written]], list[str]]:
+    """Return what was registered and the page has no formula for, and a sentence for each factor that it cannot draw.
+
+    The first is {"bases" | "matrices": {name: {dim: matrix}}, "angles": {name: {count: {exponent: α}}}}.
+    """
+    kinds = {"bases": (BASES, _bases), "matrices": (MATRICES, _matrices), "angles": (ANGLES, _angles)}
+    written = {*LEARNED, *(name for names in WRITTEN.values() for name in names)}
+    names = [(kind, name) for kind, (known, _) in kinds.items() for name in known if name not in written]
+    drawn: dict[str, dict[str, Written]] = {kind: {} for kind in kinds}
+    refused = [f"{name}: the page has room for {MOST} registered factors." for _, name in names[MOST:]]
+    for kind, name in names[:MOST]:
+        try:
+            drawn[kind][name] = kinds[kind][1](name)
+        except Exception as error:  # it is somebody else's code, which can fail in any way, and the others are drawn
+            refused.append(f"{name}: {error}" if isinstance(error, LrpeError) else f"{name}: {error!r}")
+    return drawn, refused
+
+
+def write_basis(basis: Basis) -> Written:
+    """Return P as numbers."""
+    P = basis.dense()
+    error = (P.mH @ P - torch.eye(len(P), dtype=P.dtype)).abs().max()
+    require(bool(error < TOLERANCE), f"P is unitary, so Pᴴ P = I; it is off by {error:.1e}.")
+    return {"kind": "dense", "complex": basis.is_complex, **_parts(P)}
+
+
+def write_matrix(matrix: PositionMatrix) -> list[Written]:
+    """Return Λ as numbers, one entry per head that has its own."""
+    heads = matrix.dense(1)
+    return [
+        {"kind": "dense", "complex": matrix.is_complex, **_diagonalized(matrix, head)}
+        for head in range(len(heads) if heads.ndim == 3 else 1)
+    ]
+
+
+def _bases(name: str) -> Written:
+    return {str(dim): write_basis(BASES[name](_config(dim))) for dim in DIMS}
+
+
+def _matrices(name: str) -> Written:
+    return {str(dim): write_matrix(MATRICES[name](_config(dim), 0))[0] for dim in DIMS}
+
+
+def _angles(name: str) -> Written:
+    counts = sorted({*DIMS, *(dim // 2 for dim in DIMS)})  # Type 1 has an angle per feature, Type 2 one per pair
+    return {str(count): {str(k): _alpha(ANGLES[name], count, 2**k) for k in EXPONENTS} for count in counts}
+
+
+def _alpha(formula: Callable[..., Tensor], count: int, length: int) -> list[float]:
+    alpha = formula(count, length)
+    require(alpha.shape == (count,), f"α has one angle for each of {count}; got the shape {tuple(alpha.shape)}.")
+    return alpha.double().tolist()
+
+
+def _config(dim: int) -> EncodingConfig:
+    return EncodingConfig(dim, seed=0, length=512)
+
+
+def _diagonalized(matrix: PositionMatrix, head: int) -> Written:
+    """V and α of one head, checked at steps that a matrix which is no representation of the integers does not pass."""
+    found = from_unitary(_of_head(matrix.dense(1), head))
+    V, angles = found.basis.dense(), found.matrix.angles
+    alpha: Tensor = angles.alpha  # type: ignore[assignment]
+    for s in (-3, 0, 2, 7, 64):
+        power = V.mH @ torch.diag(torch.polar(torch.ones_like(alpha), s * alpha)) @ V
+        error = (power - _of_head(matrix.dense(s), head)).abs().max()
+        if error > TOLERANCE:
+            raise LrpeError(f"Λ^(s) is the s-th power of Λ^(1); at s = {s} it is off by {error:.1e}.")
+    return {**_parts(V, always_complex=True), "alpha": alpha.tolist()}
+
+
+def _of_head(dense: Tensor, head: int) -> Tensor:
+    return dense[head] if dense.ndim == 3 else dense
+
+
+def _parts(matrix: Tensor, always_complex: bool = False) -> Written:
+    """Real and imaginary part as lists of rows; the latter only if there is one."""
+    imaginary = {"im": _numbers(matrix.imag)} if always_complex or matrix.imag.any() else {}
+    return {"re": _numbers(matrix.real), **imaginary}
+
+
+def _numbers(values: Tensor) -> list:
+    """Twelve digits: more than a picture shows, at half the size. Not for α, which is multiplied by the position."""
+    if values.ndim > 1:
+        return [_numbers(row) for row in values]
+    return [float(f"{value:.12g}") for value in values.tolist()]

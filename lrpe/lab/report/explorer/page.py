@@ -1,0 +1,70 @@
+"""The page as one file: style, data, Vega and our scripts are written into it, so it needs no network and no server."""
+
+import importlib
+from collections.abc import Sequence
+from html import escape
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.report.explorer.given import given
+from lrpe.lab.report.html import code_in_script, fill, json_in_script, shared_style
+from lrpe.whole import write_whole
+
+SCRIPTS = (  # each uses those before it
+    "angles.js",
+    "bases.js",
+    "position_matrices.js",
+    "encoding.js",
+    "spectrum.js",
+    "contents.js",
+    "choices.js",
+    "words.js",
+    "theme.js",
+    "matrix_image.js",
+    "pictures/kernel.js",
+    "pictures/scores.js",
+    "pictures/features.js",
+    "pictures/plane.js",
+    "pictures/path.js",
+    "pictures/spectrum.js",
+    "pictures/delta.js",
+    "controls.js",
+    "charts.js",
+    "page.js",
+)
+
+
+def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = ()) -> Path:
+    """Write the page; ``learned`` are runs, as ``read_run`` gives them."""
+    require(file.suffix == ".html", f"The explorer is a page, such as explorer.html; got {file.name!r}.")
+    require(file.parent.is_dir(), f"The explorer is written to a folder that is there; got {str(file.parent)!r}.")
+    require(not file.is_dir(), f"The explorer is a file; {str(file)!r} is a folder.")
+    write_whole(file, explorer(learned))
+    return file
+
+
+def explorer(learned: Sequence[dict[str, Any]] = ()) -> str:
+    parts = {
+        "/* style */": shared_style() + read("explorer.css"),
+        "/* given */": json_in_script(given(list(learned))),
+        "/* vega */": code_in_script(vega()),
+        "/* code */": code_in_script("\n".join(['"use strict";', *map(read, SCRIPTS)])),
+        "<!-- version -->": escape(version("lrpe")),
+    }
+    return fill(read("page.html"), parts)
+
+
+def read(name: str) -> str:
+    return files("lrpe.lab.report.explorer").joinpath(name).read_text(encoding="utf-8")
+
+
+def vega() -> str:
+    """Vega-Lite and what it needs, from vl-convert's copy."""
+    try:
+        vl_convert: Any = importlib.import_module("vl_convert")
+    except ImportError:
+        raise LrpeError("The explorer needs vl-convert-python: pip install 'lrpe[report]'") from None
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

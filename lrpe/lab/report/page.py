@@ -1,0 +1,85 @@
+"""A static page of results: one file that needs no network, in light and dark, on a desk and on a phone."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from lrpe.lab.report.html import element, facts, section, shared_style
+from lrpe.lab.report.picture import Spec, as_svg, narrowed, save_picture
+from lrpe.whole import write_whole
+
+
+def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
+    """Write a page of these parts, which are HTML."""
+    body = "\n".join(filter(None, parts))
+    text = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>{shared_style()}</style>
+</head>
+<body>
+<header><h1>{escape(title)}</h1></header>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+    write_whole(file, text)
+    return file
+
+
+def picture(spec: Spec, file: Path, caption: str) -> str:
+    """Save a picture as SVG and PNG and return it as a figure; nothing where it cannot be drawn."""
+    save_picture(spec, file)
+    return figure(spec, caption)
+
+
+def figure(spec: Spec, caption: str) -> str:
+    """Return a picture as HTML; nothing where it cannot be drawn.
+
+    It has a second drawing for phones, on which the first one's letters would be too small to read.
+    """
+    return _drawn(caption, wide=spec, narrow=narrowed(spec))
+
+
+def scrolled(spec: Spec, caption: str) -> str:
+    """Return a picture that cannot be made narrow, which scrolls in its own box on a phone."""
+    return _drawn(caption, scrolled=spec)
+
+
+def _drawn(caption: str, **drawings: Spec) -> str:
+    """A figure of one drawing per kind of page; style.css shows the one that fits."""
+    found = {kind: as_svg(spec) for kind, spec in drawings.items()}
+    shown = [element("div", svg, class_=kind, role="img", aria_label=caption) for kind, svg in found.items() if svg]
+    return element("figure", f"{''.join(shown)}<figcaption>{escape(caption)}</figcaption>") if shown else ""
+
+
+def pictures(found: Iterable[str], small: bool = False) -> str:
+    """Return figures side by side where there is room for it."""
+    drawn = list(filter(None, found))
+    return element("div", "\n".join(drawn), class_="figures small" if small else "figures") if drawn else ""
+
+
+def beside(table: str, drawn: str) -> str:
+    """Return a table and its pictures, side by side where both have room."""
+    return element("div", element("div", table, class_="scores") + drawn, class_="beside")
+
+
+def provenance(mark: dict[str, Any], command: str, *more: str) -> str:
+    """Return the section that says what made the page, when and where; ``more`` is HTML below it."""
+    changed = ", with changes that are not committed" if mark["dirty"] else ""
+    versions = ", ".join(f"{name} {number or 'missing'}" for name, number in mark["versions"].items())
+    known = {
+        "Command": command,
+        "Date": mark["date"],
+        "Commit": f"{(mark['commit'] or 'unknown')[:12]}{changed}",
+        "Machine": f"{mark['machine']}, {mark['system']}",
+        "Software": f"Python {mark['python']}, {versions}",
+    }
+    return section("How this page was made", [facts(known), *more])

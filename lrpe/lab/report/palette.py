@@ -1,0 +1,82 @@
+"""One colour and one shape per method, the same in every picture. Its name is its title in experiments/methods.py.
+
+The paper's seven have the colours of Okabe and Ito, which every kind of eye can tell apart. No list of twelve has that
+property, so pictures of many methods show the shapes as well. What is too dark for a dark page has a second colour.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from lrpe.lab.experiments.methods import find_method
+
+
+@dataclass(frozen=True)
+class Look:
+    """A colour, the one that takes its place on a dark page, and a shape of Vega's symbols."""
+
+    colour: str
+    shape: str
+    dark: str | None = None
+
+
+LOOKS = {
+    "base": Look("#000000", "circle", dark="#F2F0EA"),
+    "rope": Look("#E69F00", "square"),
+    "spe": Look("#56B4E9", "cross"),
+    "per": Look("#009E73", "diamond"),
+    "type1": Look("#CC79A7", "triangle-up"),
+    "type2": Look("#D55E00", "triangle-down"),
+    "type3": Look("#0072B2", "triangle-right"),
+    "cosformer": Look("#999933", "triangle-left"),
+    "none": Look("#999999", "circle"),
+    "softmax": Look("#332288", "square", dark="#9A8CF0"),
+    "softmax-decay": Look("#7A5C2E", "diamond", dark="#C29A5B"),
+    "recommended": Look("#882255", "cross", dark="#E0609B"),
+}
+SPARE = (
+    Look("#44AA99", "diamond"),
+    Look("#AA4499", "square"),
+    Look("#88884D", "triangle-up"),
+    Look("#CC6677", "cross"),
+)
+BASES = {"householder": LOOKS["type2"], "identity": LOOKS["rope"], "odd-even": LOOKS["per"]}  # rows of the ablation
+TYPES = {"unitary": "type1", "orthogonal": "type2", "permutation": "type3"}  # what a Λ is in the paper
+
+
+def look(name: str) -> Look:
+    """Return the look of a method, of a product "basis*matrix", which is that of its type, or of a basis alone.
+
+    A method or a Λ that was registered from outside has one of the spare colours, always the same.
+    """
+    known, looks = TYPES.get(name.partition("*")[2], name), LOOKS | BASES
+    if known in looks:
+        return looks[known]
+    find_method(name)  # raises for a name that nobody has
+    return SPARE[crc32(name.encode()) % len(SPARE)]
+
+
+def ramp(count: int) -> list[str]:
+    """Return colours for things in an order, such as layers, from the first to the last."""
+    if count == 1:
+        return ["#0072B2"]
+    stops = [(0x00, 0x72, 0xB2), (0xCC, 0x79, 0xA7), (0xE6, 0x9F, 0x00)]
+    return [_between(stops, 2 * k / (count - 1)) for k in range(count)]
+
+
+def _between(stops: Sequence[tuple[int, int, int]], place: float) -> str:
+    """The colour at a place from 0 to 2, on straight lines between three stops."""
+    first = min(int(place), 1)
+    mixed = [round(a + (place - first) * (b - a)) for a, b in zip(stops[first], stops[first + 1], strict=True)]
+    return "#" + "".join(f"{channel:02X}" for channel in mixed)
+
+
+def dark_rules() -> str:
+    """Return a style sheet's rules that give drawn methods the colours of a dark page."""
+    rules = [
+        f'figure svg [{attribute}="{look.colour}"] {{ {attribute}: {look.dark}; }}'
+        for look in LOOKS.values()
+        if look.dark
+        for attribute in ("fill", "stroke")
+    ]
+    return "@media (prefers-color-scheme: dark) {\n" + "\n".join(rules) + "\n}"

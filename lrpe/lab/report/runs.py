@@ -1,0 +1,194 @@
+"""A page of runs: their figures, curves and learned angles, their speed, configurations and environments."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.listing import curve, seconds_an_update
+from lrpe.lab.experiments.run import Results, read_results
+from lrpe.lab.experiments.summary import deviations, means
+from lrpe.lab.experiments.tables import title_of
+from lrpe.lab.experiments.written import read_experiment, to_dict
+from lrpe.lab.report.curves import curves_spec
+from lrpe.lab.report.data_used import data_used, label
+from lrpe.lab.report.formats import as_html
+from lrpe.lab.report.html import bullets, folded, heading, paragraph, preformatted, section
+from lrpe.lab.report.learned_angles import angles_picture
+from lrpe.lab.report.page import beside, picture, pictures, provenance, write_page
+from lrpe.lab.report.picture import file_name
+from lrpe.lab.report.table import Column
+from lrpe.lab.stamp import stamp
+from lrpe.lab.training.about import About, read_about
+from lrpe.lab.training.metrics import read_metrics
+from lrpe.typed import read_text
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run's folder says. ``results`` are empty until it has ended."""
+
+    folder: Path
+    experiment: Experiment
+    about: About
+    config: str  # the text of config.yaml
+    environment: str  # that of environment.json
+    results: Results
+    points: list[tuple[int, float]]
+    seconds: float | None  # an update, the median
+    row: str = ""  # runs of one row differ in their seed alone
+
+    @property
+    def metric(self) -> str:
+        return self.about.metric
+
+    @property
+    def group(self) -> str:
+        """The title of the table and the picture that the run is in, with others on the same data."""
+        parts = (label(self.experiment), self.experiment.scale, self.experiment.setting, self.experiment.variant)
+        return ", ".join(filter(None, parts))
+
+    @property
+    def title(self) -> str:
+        return f"{titled(self.row)}, seed {self.experiment.training.seed}"
+
+
+def read_run(folder: Path) -> Run:
+    """Return what a run's folder says; ``LrpeError`` if something in it is missing or damaged."""
+    done, environment = folder / "results.json", folder / "environment.json"
+    return Run(
+        folder,
+        read_experiment(folder),
+        read_about(folder),
+        read_text(folder / "config.yaml"),
+        read_text(environment) if environment.exists() else "",
+        read_results(folder) if done.exists() else {},
+        curve(folder)[1],
+        seconds_an_update(folder),
+    )
+
+
+def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """Return the runs that can be read, and why others, or some of their lines, cannot."""
+    runs, problems = [], []
+    for folder in folders:
+        try:
+            runs.append(read_run(folder))
+            problems += read_metrics(folder)[1]
+        except LrpeError as error:
+            problems.append(f"The run {str(folder)!r} is left out: {error}")
+    return runs, problems
+
+
+def in_rows(runs: list[Run]) -> list[Run]:
+    """With the row that each is of: its method, and a number where a run of it before has another configuration."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    found = []
+    for run in runs:
+        method = f"{run.group}: {run.experiment.method}"
+        kinds = rows.setdefault(method, [])
+        kind = to_dict(run.experiment.with_seed(0))
+        if kind not in kinds:
+            kinds.append(kind)
+        number = kinds.index(kind)
+        found.append(replace(run, row=f"{run.experiment.method}+{number + 1}" if number else run.experiment.method))
+    return found
+
+
+def titled(row: str) -> str:
+    method, _, number = row.partition("+")
+    return title_of(method) + (f", configuration {number}" if number else "")
+
+
+def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
+    """Write a page of these runs, and its pictures as SVG and PNG beside it; what is damaged is named, and left out."""
+    found, problems = read_runs(folders)
+    require(bool(found), "\n".join(problems))
+    runs = in_rows(found)
+    groups = dict.fromkeys(run.group for run in runs)
+    parts = [
+        section(group, describe_group([run for run in runs if run.group == group], out, problems)) for group in groups
+    ]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    damaged = [section("Damaged", [bullets(problems)])] if problems else []
+    return write_page(out / "index.html", "Runs", [*parts, *damaged, provenance(stamp("transformers"), command)])
+
+
+def describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str]:
+    """Return the parts of a group's section: data, figures, curves, learned angles, and the runs' files."""
+    rows = {run.row: titled(run.row) for run in runs}
+    angles = [draw_angles(run, out, problems) for run in runs]
+    unfinished = [progress(run) for run in runs if not run.results]
+    table = as_html(rows, columns_of(runs), list(rows)) + (bullets(unfinished) if unfinished else "")
+    return [
+        *map(paragraph, data_used(run.experiment for run in runs).values()),
+        beside(table, pictures([draw_curves(runs, rows, out / file_name(runs[0].group, "curves"))])),
+        heading("Learned angles", 3) if any(angles) else "",
+        pictures(angles, small=True),
+        folded("Configurations and environments", *(part for run in runs for part in files_of(run))),
+    ]
+
+
+def draw_angles(run: Run, out: Path, problems: list[str]) -> str:
+    """Return the run's learned angles as a figure; a model that cannot be read is a problem, and no more."""
+    try:
+        return angles_picture(run.folder, out / file_name(run.group, run.title, "angles"), run.title)
+    except LrpeError as error:
+        problems.append(f"{run.folder}: its best model cannot be read: {error}")
+        return ""
+
+
+def progress(run: Run) -> str:
+    """Say how far a run without results has come."""
+    if not run.points:
+        return f"{run.title}: no validation yet."
+    update, figure = run.points[-1]
+    return f"{run.title}: not finished; validation {run.metric} {figure:.4g} at update {update:,}."
+
+
+def files_of(run: Run) -> Iterator[str]:
+    yield folded(f"{run.title}: configuration", preformatted(run.config))
+    yield folded(f"{run.title}: environment", preformatted(run.environment))
+
+
+def columns_of(runs: list[Run]) -> list[Column]:
+    """Return a column for the metric on every split, and one for the seconds per update."""
+    metric, better = judged_by(runs)
+    splits = dict.fromkeys(split for run in runs for split in run.results if metric in run.results[split])
+    columns = []
+    for split in splits:
+        found = by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
+        columns.append(Column(f"{split} {metric}", means(found), 3, better, deviations(found)))
+    return [*columns, Column("seconds per update", means(by_row(runs, lambda run: run.seconds)), 3, None)]
+
+
+def judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
+    """Return the metric of a group and which way it is better; a run that only just began may not know yet."""
+    known = [run for run in runs if run.metric] or runs
+    return known[0].metric, known[0].about.better
+
+
+def by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
+    """What is read of the runs of each row, but for those that have nothing to read."""
+    found: dict[str, list[T]] = {}
+    for run in runs:
+        value = read(run)
+        if value is not None:
+            found.setdefault(run.row, []).append(value)
+    return found
+
+
+def draw_curves(runs: list[Run], titles: dict[str, str], file: Path) -> str:
+    """Return the validation curves as a figure; nothing before the first validation."""
+    curves, (metric, _) = by_row(runs, lambda run: run.points or None), judged_by(runs)
+    if not curves:
+        return ""
+    bands = "; bands are the seeds' range" if len({run.experiment.training.seed for run in runs}) > 1 else ""
+    spec = curves_spec(curves, titles, metric, log=metric == "perplexity")
+    return picture(spec, file, f"{metric.capitalize()} in validation{bands}.")

@@ -1,0 +1,82 @@
+"""How the cells of a table were trained: their curves, the time of their updates, their learned angles."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.listing import curve, seconds_an_update
+from lrpe.lab.experiments.summary import Chosen, means
+from lrpe.lab.experiments.tables import title_of
+from lrpe.lab.report.curves import curves_spec
+from lrpe.lab.report.formats import as_html
+from lrpe.lab.report.html import heading, paragraph
+from lrpe.lab.report.learned_angles import angles_picture
+from lrpe.lab.report.page import picture, pictures
+from lrpe.lab.report.picture import file_name
+from lrpe.lab.report.table import Column
+
+Cells = dict[str, list[Experiment]]  # one per seed, by row
+
+
+def show_curves(chosen: Chosen, setting: str, out: Path) -> str:
+    """Return the validation curves of every column as figures."""
+    columns = trained(chosen, setting).items()
+    return pictures(
+        picture for name, cells in columns for picture in curves_of(chosen, cells, out / file_name(setting, name), name)
+    )
+
+
+def show_training(chosen: Chosen, setting: str, out: Path) -> Iterator[str]:
+    """Yield the time that the updates of every column took, and what became of learned angles."""
+    columns = trained(chosen, setting)
+    speeds = [Column(name, speed_of(chosen, cells), 3, None) for name, cells in columns.items()]
+    yield heading("Seconds per update", 3)
+    yield as_html({row: title_of(row) for row in chosen.rows}, speeds, [])
+    yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed.")
+    angles = pictures((angles_of(chosen, *cell, out / setting) for cell in first_seeds(columns)), small=True)
+    if angles:
+        yield heading("Learned angles", 3)
+        yield angles
+
+
+def first_seeds(columns: dict[str, Cells]) -> Iterator[tuple[str, str, Experiment]]:
+    """Yield column, row and the first seed's cell of each; a row with a plus is another one's run, scaled."""
+    for name, cells in columns.items():
+        yield from ((name, row, group[0]) for row, group in cells.items() if "+" not in row)
+
+
+def angles_of(chosen: Chosen, name: str, row: str, cell: Experiment, out: Path) -> str:
+    file = out.with_name(file_name(out.name, name, row, "angles"))
+    return angles_picture(chosen.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
+
+
+def trained(chosen: Chosen, setting: str) -> dict[str, Cells]:
+    """Group the trained cells by column, and by figure too where a column has several."""
+    found: dict[str, tuple[str, str, Cells]] = {}
+    for figure in chosen.table.figures:
+        cells = {row: chosen.of_seeds(figure, row, setting) for row in chosen.rows}
+        first = cells[chosen.rows[0]][0]
+        column = " ".join(filter(None, (first.column, first.variant)))
+        found.setdefault(first.name, (column, figure.title, cells))
+    columns = [column for column, _, _ in found.values()]
+    return {
+        column if columns.count(column) == 1 else f"{column} {title}": cells for column, title, cells in found.values()
+    }
+
+
+def curves_of(chosen: Chosen, cells: Cells, file: Path, name: str) -> Iterator[str]:
+    """A picture for the metric that the rows are judged by; none before the first validation."""
+    found = {row: [curve(chosen.runs / cell.name) for cell in group] for row, group in cells.items()}
+    bands = "; bands are the seeds' range" if len(chosen.seeds) > 1 else ""
+    for metric in sorted({metric for group in found.values() for metric, points in group if points}):
+        lines = {row: [points for _, points in group if points] for row, group in found.items()}
+        drawn = {row: group for row, group in lines.items() if group}
+        spec = curves_spec(drawn, {row: title_of(row) for row in drawn}, metric, log=metric == "perplexity")
+        yield picture(spec, file.with_name(file_name(file.name, metric)), f"{name}: {metric} in validation{bands}.")
+
+
+def speed_of(chosen: Chosen, cells: Cells) -> dict[str, float]:
+    """Seconds per update by row, the mean over seeds of each run's median."""
+    found = {row: [seconds_an_update(chosen.runs / cell.name) for cell in group] for row, group in cells.items()}
+    known = {row: [seconds for seconds in group if seconds is not None] for row, group in found.items()}
+    return means({row: group for row, group in known.items() if group})

@@ -1,0 +1,58 @@
+"""Masked language modelling: hidden tokens from both sides, measured in bits."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from lrpe.lab.data.batches import Batches
+from lrpe.lab.data.dataset import Sample
+from lrpe.lab.data.text.masking import MaskedWindows, masking
+from lrpe.lab.data.text.text_dataset import TextDataset
+from lrpe.lab.tasks.task import Batch, Loss, Task
+from lrpe.lab.tasks.token_losses import observe_tokens, pad_tokens, token_fields, token_metrics, total_loss
+from lrpe.models.masked_lm import LrpeForMaskedLM
+
+
+class MaskedLanguageModelling(Task):
+    """RoBERTa's: of the tokens, or of whole words, the share ``rate`` is to be predicted.
+
+    80 % of them become <mask>, 10 % another token, 10 % stay; drawn anew in every epoch, and in evaluation always the
+    same. ``tokenizer`` is the dataset's, with <mask> and <pad> where it lacked them. The paper's "loss" is in bits.
+    """
+
+    name = "masked language modelling"
+    metric = "bits"
+    better = "lower"
+    model_class = LrpeForMaskedLM
+
+    def __init__(self, dataset: TextDataset, rate: float = 0.15, whole_words: bool = False):
+        self.dataset, self.text = dataset, dataset
+        self.tokenizer = dataset.tokenizer.completed("pad", "mask")
+        self.masking = masking(self.tokenizer, rate, whole_words)
+
+    def fields(self) -> dict[str, Any]:
+        return token_fields(self.tokenizer)
+
+    def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
+        windows = replace(self.text.windows(split), whole=training)
+        specials = self.tokenizer.specials
+        start = specials.get("bos", specials["eos"])
+        return Batches(
+            MaskedWindows(windows, self.masking, start, fixed=not training), size, self.collate, training, **options
+        )
+
+    def collate(self, samples: list[Sample]) -> Batch:
+        marked = [sample | {"attention_mask": np.ones_like(sample["input_ids"])} for sample in samples]
+        return pad_tokens(marked, list(marked[0]), self.tokenizer.specials["pad"])
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        return total_loss(model, batch)
+
+    def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
+        return observe_tokens(model, batch)
+
+    def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
+        return token_metrics(observed)

@@ -1,0 +1,151 @@
+"""A checkpoint is a folder, whole or absent: the model as transformers loads it, and the rest of the run's state."""
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.data.cache import hash_files
+from lrpe.lab.training.optimizer_state import load_state, save_state
+from lrpe.lab.training.precision import Scale
+from lrpe.lab.training.processes import on_every, on_first, rank, world
+from lrpe.lab.training.writing import naming_failure
+from lrpe.models.quiet import quietly
+from lrpe.typed import conform_known, read_json, to_json
+from lrpe.whole import remove, sync, sync_folder, write_whole
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+WEIGHTS = "model.safetensors"
+DONE = "checkpoint.json"  # written last: a folder without it is not a checkpoint
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: what a checkpoint holds beside weights and the optimiser's state.
+
+    Attributes:
+        update: how many updates are done.
+        best: the update that was the best so far, and its figure.
+        metrics: of the last evaluation; a figure that is not a number is None, as in JSON.
+        precision: the scale of the loss.
+        processes: how many wrote the checkpoint.
+        sha256: of each of its files, by its path in the folder.
+    """
+
+    update: int
+    best: tuple[int, float | None] | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    precision: Scale = field(default_factory=Scale)
+    processes: int = 1
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    def figures(self) -> dict[str, float]:
+        """Return the metrics as numbers."""
+        return {name: math.nan if figure is None else figure for name, figure in self.metrics.items()}
+
+
+def save_checkpoint(folder: Path, model: Any, bare: Any, optimizer: Any, progress: Progress) -> None:
+    """Write a checkpoint of all processes. ``bare`` is the model that ``model`` may wrap, as transformers saves it."""
+    temporary = folder.with_name(f".{folder.name}.tmp")  # all processes know this name; nobody else writes here
+    try:
+        on_first(lambda: _clear(temporary))
+        weights = get_model_state_dict(model, options=WHOLE)
+        on_every(lambda: _save_share(temporary, folder, model, optimizer))
+        on_first(lambda: _complete(temporary, folder, bare, weights, progress))
+    finally:
+        if rank() == 0:
+            remove(temporary)
+
+
+def _clear(folder: Path) -> None:
+    """Make an empty folder."""
+    with naming_failure(folder):
+        remove(folder)
+        (folder / "state").mkdir(parents=True)
+
+
+def _save_share(temporary: Path, folder: Path, model: Any, optimizer: Any) -> None:
+    with naming_failure(folder):
+        save_state(temporary / "state", model, optimizer)
+
+
+def _complete(temporary: Path, folder: Path, bare: Any, weights: dict[str, Any], progress: Progress) -> None:
+    """Write what the first process alone writes; the folder gets its name when all of it is on the disk."""
+    second = tied_names(bare)
+    once = {name: weights[name] for name in weights if name not in second}
+    with naming_failure(folder), quietly():
+        bare.save_pretrained(temporary, state_dict=once)
+        described = replace(progress, processes=world(), sha256=_hashes(temporary))
+        write_whole(temporary / DONE, to_json(asdict(described)))
+        sync_folder(temporary)
+        remove(folder)  # a damaged one
+        temporary.rename(folder)
+        sync(folder.parent)
+
+
+def tied_names(model: nn.Module) -> dict[str, str]:
+    """Return {second name: first name} of tied parameters, which are saved under their first."""
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    every = [(name, first[id(parameter)]) for name, parameter in model.named_parameters(remove_duplicate=False)]
+    return {name: original for name, original in every if name != original}
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hash_files(path) for path in files}
+
+
+def load_checkpoint(folder: Path, model: Any, optimizer: Any) -> None:
+    """Put a checkpoint into the model and the optimiser, whatever number of processes wrote it."""
+    load_weights(folder, model)
+    load_state(folder / "state", model, optimizer)
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Put the weights of a checkpoint into the model; ``LrpeError`` unless it has each of them, and no others."""
+    found = _read_tensors(folder / WEIGHTS)
+    wanted = get_model_state_dict(model)
+    prefix = "module." if isinstance(model, nn.parallel.DistributedDataParallel) else ""
+    second = {name.removeprefix(prefix): first.removeprefix(prefix) for name, first in tied_names(model).items()}
+    _check_same_tensors(folder, found, {name: wanted[name] for name in wanted if name not in second})
+    whole: dict[str, Any] = found | {name: found[first] for name, first in second.items()}
+    set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, strict=True))
+
+
+def _read_tensors(file: Path) -> dict[str, Tensor]:
+    require(file.is_file(), f"A checkpoint has its weights in {file.name}; {str(file.parent)!r} has none.")
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise LrpeError(f"Weights cannot be read from {str(file)!r}: {error}.") from error
+
+
+def _check_same_tensors(folder: Path, found: dict[str, Tensor], wanted: dict[str, Any]) -> None:
+    wrong = [f"{name} is missing" for name in wanted if name not in found]
+    wrong += [f"{name} is not of this model" for name in found if name not in wanted]
+    wrong += [
+        f"{name} is {tuple(found[name].shape)} where the model has {tuple(wanted[name].shape)}"
+        for name in wanted
+        if name in found and found[name].shape != wanted[name].shape
+    ]
+    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+    require(not wrong, f"The weights in {str(folder)!r} are not those of this model: {'; '.join(wrong[:3])}{more}.")
+
+
+def read_progress(folder: Path) -> Progress:
+    """Return how far a checkpoint is; ``LrpeError`` if it is damaged."""
+    try:
+        progress = conform_known(read_json(folder / DONE, dict[str, Any]), Progress)
+        for name, digest in progress.sha256.items():
+            require(".." not in PurePosixPath(name).parts and not PurePosixPath(name).is_absolute(), f"it names {name}")
+            require((folder / name).is_file(), f"{name} is not there")
+            require(hash_files(folder / name) == digest, f"{name} is not what was written")
+        return progress
+    except (OSError, LrpeError) as error:
+        raise LrpeError(f"The checkpoint {folder} is damaged: {str(error).rstrip('.')}.") from error

@@ -1,0 +1,297 @@
+"""The training loop: one process or many, resumed where it stopped, with the losses of a run that never did."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lrpe.errors import LrpeError, StoppedError, require
+from lrpe.lab.tasks.evaluate import evaluate, to_device
+from lrpe.lab.tasks.figures import describe_metrics
+from lrpe.lab.tasks.task import Batch, Loss, Task
+from lrpe.lab.training.about import About
+from lrpe.lab.training.bar import Bar
+from lrpe.lab.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from lrpe.lab.training.history import History
+from lrpe.lab.training.metrics import read_metrics
+from lrpe.lab.training.optimization import Optimization, scale_
+from lrpe.lab.training.parallel import choose_parallel
+from lrpe.lab.training.precision import Kind, Precision
+from lrpe.lab.training.processes import TIMEOUT, added, on_first, rank, world
+from lrpe.lab.training.record import Record
+from lrpe.lab.training.same_run import Config
+from lrpe.lab.training.seeds import draw_seeds, set_seed
+from lrpe.lab.training.steps import Steps, measure, validation_batches
+from lrpe.lab.training.stopping import Stop
+from lrpe.lab.training.watchers import Watcher, choose_watchers
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a run goes, beside what it learns.
+
+    Attributes:
+        optimization: the optimiser and its schedule.
+        micro_batch: samples that a process takes at a time, adding up gradients; its whole share of the batch if 0.
+        evaluate_every: updates between evaluations (and after the last); a checkpoint follows each.
+        save_every: updates between checkpoints; as often as it is evaluated if 0.
+        evaluation_batch: samples that a process takes at a time in evaluation; as in training if 0.
+        evaluation_batches: at most so many times ``evaluation_batch`` samples of the validation split, over all
+            processes (so many batches, if that is 0); all of it if 0.
+        precision: of the forward pass.
+        seed: of the weights, the order of the data, and dropout.
+        workers: processes that load data.
+        compile: whether the model is compiled.
+        checkpointing: whether activations are computed again for the gradient instead of kept.
+        parallel: whether each of several processes keeps the whole model (ddp), or a share of it (fsdp).
+        wandb: the project of Weights & Biases that also gets the metrics, if any.
+        timeout: seconds that processes wait for one of them that does not answer, before they end.
+    """
+
+    optimization: Optimization = field(default_factory=Optimization)
+    micro_batch: int = 0
+    evaluate_every: int = 500
+    save_every: int = 0
+    evaluation_batch: int = 0
+    evaluation_batches: int = 0
+    precision: Kind = "float32"
+    seed: int = 0
+    workers: int = 0
+    compile: bool = False
+    checkpointing: bool = False
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    wandb: str | None = None
+    timeout: float = TIMEOUT
+
+    def __post_init__(self) -> None:
+        require(self.evaluate_every >= 1, f"A run is evaluated every so many updates; got {self.evaluate_every}.")
+        require(self.seed >= 0, f"A seed is 0 or more; got {self.seed}.")
+        require(1 <= self.timeout <= 10**6, f"timeout is from 1 to 10^6 seconds; got timeout={self.timeout}.")
+        counts = (self.micro_batch, self.save_every, self.evaluation_batch, self.evaluation_batches, self.workers)
+        require(min(counts) >= 0, f"Batches, workers and save_every are 0 or more; got {self}.")
+
+
+def train(
+    task: Task,
+    bare: nn.Module,
+    training: Training,
+    folder: Path,
+    config: Config,
+    title: str,
+    about: About = About(),  # noqa: B008 (frozen)
+    upgrade: Callable[[Config], Config] = lambda old: old,
+) -> dict[str, float]:
+    """Train ``bare`` on the task, or go on with the run in the folder.
+
+    Args:
+        task, bare, training: what is learned, the model, and how.
+        folder: of the run.
+        config: what the run is known by: the folder belongs to this configuration alone.
+        title: what the progress is shown under.
+        about: what else the record tells, such as the hashes of the data.
+        upgrade: brings a configuration that an earlier version wrote up to date.
+
+    Returns:
+        The metrics of the last evaluation.
+    """
+    record = Record(folder, config, rank() == 0, upgrade)
+    with record.alone():
+        on_first(lambda: record.begin(about))
+        return Loop(task, bare, training, record, title).run()
+
+
+class Learned(NamedTuple):
+    """Of an update, over all processes: the mean loss, the gradient's norm, tokens or samples, whether to end."""
+
+    loss: float
+    norm: float
+    amount: float
+    stop: bool
+
+
+class Loop:
+    """A run under way: ``update`` updates are done, ``found`` are the metrics last measured."""
+
+    def __init__(self, task: Task, bare: Any, training: Training, record: Record, title: str):
+        self.task, self.bare, self.training, self.record, self.title = task, bare, training, record, title
+        self.device = next(bare.parameters()).device
+        if training.checkpointing:
+            bare.gradient_checkpointing_enable()
+        self.parallel = choose_parallel(training.parallel)
+        self.model = self.parallel.wrap(bare)
+        self.forward: Any = torch.compile(self.model) if training.compile else self.model
+        self.precision = Precision(training.precision, self.device)
+        batch, seed, workers = training.optimization.batch, training.seed, training.workers
+        self.steps = Steps(task, batch, training.micro_batch, seed=seed, workers=workers)
+        limit = training.evaluation_batches * (training.evaluation_batch or batch)
+        self.validation = validation_batches(task, training.evaluation_batch or self.steps.size, limit, workers)
+        self.plan = training.optimization.settled(self.steps.updates_per_epoch)
+        self.optimizer = self.plan.build(self.model)
+        self.seeds = draw_seeds(training.seed, self.plan.updates)
+        self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.history, self.stop = History(record.folder), Stop()
+        self.watchers: list[Watcher] = []
+        self.update, self.saved, self.found, self.unit = 0, 0, {}, ""
+        self.best: tuple[int, float | None] | None = None  # the update, and its metric, None if it is not a number
+
+    def run(self) -> dict[str, float]:
+        self.resume()
+        if self.update < self.plan.updates:
+            with self.stop, self.watched(), Bar(self.title, self.plan.updates, self.update, rank() == 0) as bar:
+                self.go_on(bar)
+        return self.found
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint, if there is one."""
+        progress = on_first(self.history.newest)
+        for text in self.history.damaged:
+            way = "The one before it is used." if progress else "There is none before it: the run begins anew."
+            print(f"{text} {way}", file=sys.stderr)
+            self.record.log(text)
+        if progress is not None:
+            self.update = self.saved = progress.update
+            self.best, self.found = progress.best, progress.figures()
+            self.precision.restore(progress.precision)
+            load_checkpoint(self.history.place(self.update), self.model, self.optimizer)
+            self.record.log(f"Resumed after update {self.update}.")
+            self.mark()
+        self.record.forget_after(self.update)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        if self.record.writes:
+            project, config = self.training.wandb, self.record.config
+            self.watchers = choose_watchers(self.record.folder, self.update, project, self.title, config)
+        try:
+            yield
+        finally:
+            for watcher in self.watchers:
+                watcher.close()
+
+    def go_on(self, bar: Bar) -> None:
+        steps, every = self.steps.after(self.update), self.training.save_every
+        while self.update < self.plan.updates:
+            started = time.perf_counter()
+            learned = self.learn(steps)
+            self.update += 1
+            self.tell(loss=learned.loss, norm=learned.norm, rate=self.rate, seconds=time.perf_counter() - started)
+            bar.show(self.update, learned.amount, self.unit, {"loss": learned.loss} | self.headline)
+            if self.due(self.training.evaluate_every):
+                self.evaluate()
+            elif every and self.due(every):
+                self.save()
+            if learned.stop and self.update < self.plan.updates:
+                self.save()
+                raise StoppedError(f"Stopped after update {self.update} and saved; the same command goes on.")
+        if any(added([self.stop.asked], self.device)):
+            raise StoppedError("Stopped after the last update and saved; the same command goes on.")
+
+    def learn(self, steps: Iterator[Batch]) -> Learned:
+        """One update of the weights."""
+        set_seed(int(self.seeds[self.update]), self.device)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.plan.rate_at(self.update)
+        total, count, amount, stop = self.differentiate(steps)
+        count = max(count, 1)  # nothing may be masked
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        # Gradients are means over processes of scaled sums: this makes them that of the mean loss.
+        norm = scale_(gradients, world() / (count * self.precision.scale), self.plan.clip)
+        loss, accepted = total / count, self.precision.accept(norm)
+        if not math.isfinite(loss) or (accepted and not math.isfinite(norm)):
+            raise LrpeError(self.diverge(loss, norm))
+        if accepted:
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return Learned(loss, norm, amount, bool(stop))
+
+    def differentiate(self, steps: Iterator[Batch]) -> list[float]:
+        """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
+        losses, handled = [], 0  # totals and counts in turn
+        for step in range(self.steps.accumulated):
+            batch = next(steps)
+            amount, self.unit = measure(batch)
+            with self.parallel.step(self.model, last=step == self.steps.accumulated - 1):
+                loss = self.compute_loss(to_device(batch, str(self.device)))
+                self.backward(loss.total)
+            losses += [loss.total.detach(), loss.count.to(self.device)]
+            handled += amount
+        numbers = torch.stack(losses).tolist()
+        return added([sum(numbers[::2]), sum(numbers[1::2]), handled, self.stop.asked], self.device)
+
+    def compute_loss(self, batch: Batch) -> Loss:
+        with self.precision.autocast():
+            return self.task.loss(self.forward, batch)
+
+    def backward(self, total: Tensor) -> None:
+        scale = self.precision.scale
+        (total if scale == 1 else total * scale).backward()
+
+    def evaluate(self) -> None:
+        """Measure the model, and save it."""
+        with self.parallel.whole(self.model) as model, self.precision.autocast():
+            self.found = evaluate(self.task, model, self.validation.epoch(0), str(self.device))
+        value = self.found[self.task.metric]
+        if self.best is None or improves(value, self.best[1], self.task.better):
+            self.best = self.update, value
+        self.tell(**{f"validation {name}": figure for name, figure in self.found.items()})
+        self.record.log(f"update {self.update}: {describe_metrics(self.found, '.4f')}")
+        self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint, unless there is one of this update."""
+        if self.saved == self.update:
+            return
+        self.record.sync()
+        progress = Progress(self.update, self.best, dict(self.found), self.precision.state())
+        save_checkpoint(self.history.place(self.update), self.model, self.bare, self.optimizer, progress)
+        self.saved = self.update
+        self.mark()
+
+    def mark(self) -> None:
+        on_first(lambda: self.history.mark(self.update, None if self.best is None else self.best[0]))
+
+    def tell(self, **figures: float) -> None:
+        self.record.add(update=self.update, **figures)
+        for watcher in self.watchers:
+            watcher.add(self.update, figures)
+
+    def due(self, every: int) -> bool:
+        return self.update % every == 0 or self.update == self.plan.updates
+
+    def diverge(self, loss: float, norm: float) -> str:
+        """Note the divergence, withdraw a checkpoint of the weights that led to it, and return how to go on."""
+        before = [line["loss"] for line in read_metrics(self.record.folder)[0][-5:] if "loss" in line]
+        epoch, shown = self.update // self.steps.updates_per_epoch, ", ".join(f"{each:.3f}" for each in before)
+        self.record.add(update=self.update + 1, loss=loss, norm=norm, rate=self.rate, diverged=1)
+        good = on_first(lambda: self.history.withdraw(self.update))
+        way_out = (
+            "Begin anew with a lower rate, or clip."
+            if good is None
+            else f"Begin a new run with a lower rate, or clip, from the last good checkpoint: --from "
+            f"{self.history.place(good.update)} --training.optimization.rate {self.plan.rate / 2:g}"
+        )
+        return (
+            f"The loss became {loss} and the norm of its gradient {norm} at update {self.update + 1} (epoch {epoch}, "
+            f"rate {self.rate:.2e}); the losses before were {shown or 'not measured'}. The same command would end here "
+            f"again. {way_out}"
+        )
+
+    @property
+    def rate(self) -> float:
+        return self.optimizer.param_groups[0]["lr"]
+
+    @property
+    def headline(self) -> dict[str, float]:
+        return {self.task.metric: self.found[self.task.metric]} if self.found else {}
+
+
+def improves(value: float, best: float | None, better: str) -> bool:
+    """Any figure is better than none, such as the correlation of a model that says the same of all samples."""
+    return best is None or not math.isfinite(best) or (value > best if better == "higher" else value < best)

@@ -1,0 +1,48 @@
+"""metrics.jsonl of a run: a line of figures for each update and each evaluation."""
+
+import math
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.training.writing import Lines
+from lrpe.typed import conform, parse_json
+
+MOST = 2**53  # updates, which JavaScript can still count, so that pictures can
+TAIL = 2**14  # bytes, which hold many lines
+Line = dict[str, Any]  # the update, a whole number, and figures by name, which are floats
+
+
+def read_metrics(folder: Path) -> tuple[list[Line], list[str]]:
+    """Return the lines of metrics.jsonl, and a sentence for each that is damaged and left out."""
+    found, damaged = [], []
+    for number, text in enumerate(Lines(folder / "metrics.jsonl").read(), 1):
+        try:
+            found.append(_parse(text))
+        except LrpeError as error:
+            damaged.append(f"Line {number} of {str(folder / 'metrics.jsonl')!r} is damaged and left out: {error}.")
+    return found, damaged
+
+
+def _parse(text: str) -> Line:
+    """A line of figures; one that is not a number was written as null, or by earlier versions as NaN."""
+    values = conform(parse_json(text), dict[str, float | None], "")
+    line = {name: math.nan if figure is None else figure for name, figure in values.items()}
+    update = line.get("update", math.nan)
+    require(update.is_integer() and 0 <= update < MOST, "it has no number of an update")
+    return line | {"update": int(update)}
+
+
+def last_update(folder: Path) -> int:
+    """Return how many updates a run has done, from the end of its metrics, which may be long."""
+    file = folder / "metrics.jsonl"
+    if not file.is_file():
+        return 0
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - TAIL))
+        lines = stream.read().decode(errors="replace").split("\n")
+    for text in reversed(lines):
+        with suppress(LrpeError):  # the first may be cut off, and the last half-written
+            return _parse(text)["update"]
+    return 0

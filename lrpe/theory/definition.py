@@ -1,0 +1,236 @@
+"""The definition and the theorem as measurements: does an encoding, or an idea for one, obey them?
+
+Definition 3.1: (M_s q)ᴴ (M_t k) = qᴴ W_{t-s} k with W_0 = I. Proposition 3.2: then W_s can be chosen unitary with
+W_{t-s} = W_sᴴ W_t. So s ↦ W_s is a unitary representation of the integers, fixed by W_1: W_s = W_1^s.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from lrpe.encodings.angles import Angles
+from lrpe.encodings.basis import Basis, Identity
+from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.orthogonal import Orthogonal
+from lrpe.encodings.position_matrix import PositionMatrix
+from lrpe.errors import LrpeError, require
+from lrpe.theory.growth import as_matrix
+from lrpe.theory.laws import Report
+from lrpe.theory.linearizability import linearizability
+from lrpe.theory.measure import Measure
+from lrpe.theory.probes import Images, Places, images_of_factor, images_of_map, images_of_matrix, images_of_rows
+
+_DENSE = 128  # up to here dense matrices are tested at every position
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def verify(
+    subject: nn.Module | Callable[[int], Any] | None = None,
+    *,
+    relative: Callable[[int], Any] | None = None,
+    map: Callable[[Tensor, int], Tensor] | None = None,
+    dim: int | None = None,
+    tolerance: float | None = None,
+    from_zero: bool = False,
+    seed: int = 0,
+) -> Report:
+    """Measure the laws on an encoding, or on an idea: a factor M(s), a relative matrix W(s), or a map f(x, s).
+
+    Every position from -2048 to 2048 is tested, and some up to 10⁶, with three random vectors; what is computed in less
+    than float64 is tested up to 2048. A table that ends earlier is tested to its end. ``report.tested`` says it again.
+    Linearity is tested on vectors of lengths 1e-4, 1 and 1e4.
+
+    Args:
+        subject: an encoding, its P or its Λ; a function from a position to the matrix M_s; or, with ``dim``, any
+            nn.Module that is called with rows x (..., n, dim) and integer positions (n,) or (batch, n).
+        relative: a function from an offset t-s to the matrix (or number) W_{t-s}; also asks if it is linearizable.
+        map: a function of a vector of size ``dim`` and a position; it must be linear in the vector.
+        dim: the size of the vectors that ``map``, or a module, takes.
+        tolerance: the largest residual that still holds. If None it follows from the dtype of what the subject returns:
+            1e-8 for float64, 2e-3 for float32, whose angles may be rounded, and 4 epsilons more for half precision.
+        from_zero: whether the subject has no negative positions.
+        seed: of the far positions, the offsets and the vectors.
+
+    Returns:
+        A Report, truthy if every law holds.
+
+    >>> quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    >>> bool(verify(lambda s: torch.linalg.matrix_power(quarter_turn, s)))
+    True
+    >>> bool(verify(lambda s: 1.01**s * torch.eye(2)))
+    False
+    """
+    given = [value for value in (subject, relative, map) if value is not None]
+    require(len(given) == 1, "verify takes one of: an encoding or factor M(s), relative=W(s), map=f(x, s).")
+    if relative is not None:
+        return _verify_relative(relative, Measure(relative(0), tolerance, from_zero, seed))
+    if map is not None:
+        width = _known_dim(dim, "verify(map=f)", "f")
+        zero = torch.zeros(width, dtype=torch.float64)
+        return _verify_map(map, width, Measure(map(zero, 0), tolerance, from_zero, seed))
+    if isinstance(subject, nn.Module):
+        return _verify_module(subject, dim, tolerance, from_zero, seed)
+    if not callable(subject):
+        raise LrpeError(
+            f"verify takes an encoding of queries and keys, or a function M(s); got {type(subject).__name__}."
+        )
+    return _verify_factor(subject, "M(s)", Measure(subject(0), tolerance, from_zero, seed))
+
+
+def _known_dim(dim: int | None, what: str, who: str) -> int:
+    if dim is None:
+        raise LrpeError(f"{what} needs dim=, the size of the vectors that {who} takes.")
+    return dim
+
+
+def _verify_module(subject: nn.Module, dim: int | None, tolerance: float | None, from_zero: bool, seed: int) -> Report:
+    if isinstance(subject, PositionMatrix):
+        subject = Encoding(Identity(subject.dim), subject)
+    if isinstance(subject, Basis):
+        subject = Encoding(subject, Orthogonal(subject.dim, Angles(torch.zeros(0))))
+    exact = _in_double(subject)
+    measure = Measure(torch.zeros(1, dtype=torch.float64), tolerance, from_zero, seed)
+    if isinstance(exact, Encoding):
+        return _verify_encoding(subject, exact, measure)  # type: ignore[arg-type]
+    if isinstance(exact, PositionalEncoding):
+        return _verify_outside(exact, measure)
+    if dim is not None:
+        row, start = torch.zeros(1, dim, dtype=torch.float64), torch.zeros(1, dtype=torch.long)
+        return _verify_rows(exact, dim, Measure(exact(row, start), tolerance, from_zero, seed))
+    try:
+        first = subject(0)
+        as_matrix(first)
+    except (TypeError, AttributeError, LrpeError) as error:
+        raise LrpeError(
+            f"verify takes an encoding of queries and keys, a module M(s), or with dim= one that is called with rows x "
+            f"and positions; {type(subject).__name__}(0) is no matrix: {error} For a canonical form there is "
+            "linearizability(form.relative)."
+        ) from None
+    return _verify_factor(subject, type(subject).__name__, Measure(first, tolerance, from_zero, seed))
+
+
+def _verify_encoding(given: Encoding, exact: Encoding, measure: Measure) -> Report:
+    axes, heads, dim = exact.axes, exact.heads, exact.head_dim
+    places, vectors = measure.places(axes), measure.vectors(dim)
+    encoded = images_of_rows(exact, vectors, axes, heads)(places.every())
+    P, few = exact.basis.dense(), measure.places(axes, near=_DENSE)
+    steps = [P.mH @ exact.matrix.dense(*unit) @ P for unit in few.units]
+    relative = images_of_matrix(lambda s: P.mH @ (exact.matrix.dense(*s) @ (P @ vectors.mT.to(P.dtype))))(few.every())
+    laws = (
+        measure.linear(exact, dim, axes, heads),
+        *measure.definition(encoded, encoded, vectors, places),
+        measure.realised(encoded, relative, vectors, places),
+        *measure.representation(relative, vectors, few, steps),
+        measure.batches(exact, dim, 2 * (heads or 2), axes),
+        measure.precision(given, exact),
+    )
+    return Report(_describe(exact), laws, measure.tested(encoded, places), _notes_of(exact))
+
+
+def _notes_of(encoding: Encoding) -> tuple[str, ...]:
+    notes = []
+    if encoding.decay is not None:
+        notes.append("the decay r^|t-s| multiplies the scores outside M_s, and is not measured")
+    if encoding.score_scale != 1:
+        notes.append(f"the scores are scaled by {encoding.score_scale:.4g} outside M_s, which is not measured")
+    return tuple(notes)
+
+
+def _verify_outside(exact: PositionalEncoding, measure: Measure) -> Report:
+    places, vectors = measure.places(exact.axes), measure.vectors(exact.head_dim)
+
+    def images(encode: Callable[[Tensor, Any], Tensor]) -> Images:
+        def rows(x: Tensor, where: Tensor) -> Tensor:
+            return encode(x, exact.table(where, x.dtype))
+
+        return images_of_rows(rows, vectors, exact.axes, exact.heads)(places.every())
+
+    queries, keys = images(exact.query), images(exact.key)
+    laws = measure.definition(queries, keys, vectors, places)
+    note = "outside the family: relative in expectation at most"
+    return Report(composition(exact), tuple(laws), measure.tested(queries, places), (note,))
+
+
+def _verify_rows(module: nn.Module, dim: int, measure: Measure) -> Report:
+    """A module of rows and positions, as other libraries have them."""
+    places, vectors = measure.places(), measure.vectors(dim)
+    images = images_of_rows(module, vectors, 1, None)(places.every())
+    laws = [measure.linear(module, dim), *measure.definition(images, images, vectors, places)]
+    notes: tuple[str, ...] = ()
+    try:
+        laws.append(measure.batches(module, dim, None))
+    except (RuntimeError, LookupError, LrpeError) as error:
+        notes = (f"it does not take positions of shape (batch, n), so batches are not measured: {error}",)
+    name = f"{type(module).__name__}(x, positions)"
+    return Report(name, tuple(laws), measure.tested(images, places), notes)
+
+
+def _verify_factor(M: Callable[[int], Any], name: str, measure: Measure) -> Report:
+    places, vectors = measure.places(), measure.vectors(as_matrix(M(0)).shape[1])
+    images = images_of_factor(M, vectors)(places.every())
+    return _report_factor(images, lambda s: as_matrix(M(s)), vectors, name, places, measure)
+
+
+def _verify_map(f: Callable[[Tensor, int], Tensor], dim: int, measure: Measure) -> Report:
+    def rows(x: Tensor, where: Tensor) -> Tensor:
+        return torch.stack([f(row, s) for row, s in zip(x, where.tolist(), strict=True)])
+
+    def M(s: int) -> Tensor:
+        return as_matrix(torch.stack([f(unit, s) for unit in torch.eye(dim, dtype=torch.float64)], -1))
+
+    places, vectors = measure.places(), measure.vectors(dim)
+    images = images_of_map(f, vectors)(places.every())
+    report = _report_factor(images, M, vectors, f"f(x, s), x of size {dim}", places, measure)
+    return replace(report, laws=(measure.linear(rows, dim), *report.laws))
+
+
+def _report_factor(
+    images: Images, M: Callable[[int], Tensor], vectors: Tensor, name: str, places: Places, measure: Measure
+) -> Report:
+    """The laws of a factor whose images M_s x are known; Proposition 3.2 if M is square, on W_s = M_0ᴴ M_s."""
+    M_0 = M(0)
+    rows, columns = M_0.shape
+    laws = measure.definition(images, images, vectors, places)
+    if rows != columns:
+        note = f"M_s is {rows} × {columns}: Proposition 3.2 speaks of square matrices, so it is not measured"
+        return measure.report(name, laws, images, places, note)
+    relative = replace(images, values=M_0.mH @ images.values.to(M_0.dtype))
+    steps = [M_0.mH @ M(1)] if (1,) in images.rows else []
+    return measure.report(name, laws + measure.representation(relative, vectors, places, steps), images, places)
+
+
+def _verify_relative(W: Callable[[int], Any], measure: Measure) -> Report:
+    W_0 = as_matrix(W(0))
+    rows, columns = W_0.shape
+    require(
+        rows == columns, f"W_0 = I, so W is square; W(0) is {rows} × {columns}. linearizability(W) takes any shape."
+    )
+    places, vectors = measure.places(), measure.vectors(columns)
+    images = images_of_factor(W, vectors)(places.every())
+    steps = [as_matrix(W(1))] if (1,) in images.rows else []
+    laws = [
+        measure.law("Definition 3.1", "W_0 = I", W_0 - torch.eye(rows)),
+        *measure.representation(images, vectors, places, steps),
+    ]
+    report = measure.report("W(t-s)", laws, images, places)
+    return replace(report, linearizability=linearizability(W, causal=measure.from_zero))
+
+
+def _in_double(module: Module) -> Module:
+    """A copy in float64 on the CPU, in evaluation; the caller's module is left alone."""
+    return copy.deepcopy(module).to("cpu", torch.float64).eval()
+
+
+def _describe(encoding: Encoding) -> str:
+    heads = "" if encoding.heads is None else f", {encoding.heads} heads"
+    return f"{composition(encoding)}, head_dim {encoding.head_dim}{heads}, {encoding.feature_dim} features"
+
+
+def composition(encoding: PositionalEncoding) -> str:
+    """P × Λ, or what stands for both outside the family."""
+    parts = (encoding.basis, encoding.matrix) if isinstance(encoding, Encoding) else (encoding,)
+    return " × ".join(type(part).__name__ for part in parts)

@@ -1,0 +1,71 @@
+"""Every cell of every table at its smallest: it trains, breaks off, goes on, and is scored."""
+
+import json
+
+import pytest
+
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.run import run
+from lrpe.lab.experiments.scale import smoke
+from lrpe.lab.experiments.table import Figure
+from lrpe.lab.experiments.tables import TABLES
+from lrpe.lab.training.loop import Loop
+
+
+def every_cell() -> dict[str, tuple[Experiment, list[tuple[Figure, str]]]]:
+    """Each distinct experiment of the tables, and the figures that are read from it."""
+    found: dict[str, tuple[Experiment, list[tuple[Figure, str]]]] = {}
+    for table in (build([]) for build in TABLES.values()):
+        for figure in table.figures:
+            for row in table.rows:
+                cell = smoke(figure.cell(row, "fair")).with_data({})
+                found.setdefault(cell.name, (cell, []))[1].append((figure, row))
+    return found
+
+
+CELLS = every_cell()
+
+
+class CrashError(Exception):
+    pass
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_of_every_table_trains_goes_on_and_is_scored(runs, monkeypatch, name):
+    cell, figures = CELLS[name]
+    if cell.start is not None:
+        run(cell.start, runs)
+    learn = Loop.learn
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "learn", lambda self, steps: learn(self, steps) if self.update < 2 else crash())
+        with pytest.raises(CrashError):
+            run(cell, runs)
+    assert not (runs / name / "results.json").exists()
+    results = run(cell, runs)
+    lines = [json.loads(line) for line in (runs / name / "metrics.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in lines if "loss" in line] == [1, 2, 3]
+    assert (runs / name / "train.log").read_text().count("Resumed after update") == 1
+    for figure, row in figures:
+        value = figure.read(results, row)
+        if not (figure.suffix(row) and figure.title == "×1"):  # nothing is scaled to the length that it was trained at
+            assert value is not None, figure.title
+            assert value == value, figure.title
+
+
+def crash():
+    raise CrashError
+
+
+def test_the_paper_has_every_table_and_every_row_that_it_prints():
+    assert {name: len(build([]).figures) for name, build in TABLES.items()} == {
+        "lm": 4, "glue": 10, "imagenet": 2, "lra": 5, "basis": 3, "normalizer": 6, "length": 6,
+    }  # fmt: skip
+    for name in ("lm", "glue", "imagenet", "lra", "basis"):
+        table = TABLES[name]([])
+        printed = {row for figure in table.figures for row in figure.paper}
+        assert set(table.rows) == printed

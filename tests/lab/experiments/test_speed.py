@@ -1,0 +1,21 @@
+"""How long a dry run says that training would take."""
+
+from lrpe.lab.cli import main
+from lrpe.lab.experiments.speed import Speed, measure_speed
+
+
+def test_the_speed_of_this_machine_is_measured_on_a_model():
+    speed = measure_speed(seconds=0)
+    assert 1e-6 < speed.tflops < 1e4
+    assert speed.source.startswith("measured here (")
+    assert "3 layers of width 128" in speed.source
+
+
+def test_a_dry_run_is_estimated_at_the_speed_of_this_machine_and_says_so(monkeypatch, capsys):
+    monkeypatch.setattr("lrpe.lab.experiments.speed.measure_speed", lambda: Speed(0.05, "measured here (threads: 2)"))
+    words = ["table", "lm", "--dry-run", "--rows", "base", "--columns", "stdlib"]
+    assert main(words) == 0
+    slow = capsys.readouterr().out
+    assert "1 run, 67 s in all. Times are at 0.05 TFLOP/s, measured here (threads: 2)" in slow
+    assert main([*words, "--tflops", "0.0005"]) == 0
+    assert "111 min in all. Times are at 0.0005 TFLOP/s, as --tflops says" in capsys.readouterr().out
