@@ -12,7 +12,7 @@ import pytest
 # that is not listed may import each other, but not in a circle.
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
-        *("errors", "arguments", "positions", "whole", "plain_yaml", "typed"),
+        *("moved", "errors", "arguments", "positions", "whole", "plain_yaml", "typed"),
         *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
     "lrpe.encodings": (
@@ -38,7 +38,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
 }
-CORE = ("errors", "arguments", "positions", "encodings", "theory", "weight_decay", "attention", "api")
+CORE = ("moved", "errors", "arguments", "positions", "encodings", "theory", "weight_decay", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
 
 ROOT = Path(__file__).parents[1] / "lrpe"

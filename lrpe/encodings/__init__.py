@@ -1,1 +1,51 @@
-"""The family of encodings: W_s = Pᴴ Λ^(s) P."""
+"""The family M_s = Λ^(s) P: bases P, position matrices Λ, their angles, and what composes them."""
+
+from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
+from lrpe.encodings.angles import Angles
+from lrpe.encodings.basis import Basis, Identity, OddEven
+from lrpe.encodings.config import EncodingConfig
+from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.family import configure, encoding
+from lrpe.encodings.grid import Grid
+from lrpe.encodings.householder import Householder
+from lrpe.encodings.matrix_basis import Cosine, Dense, Fourier, LearnedOrthogonal
+from lrpe.encodings.orthogonal import Orthogonal
+from lrpe.encodings.permutation import Permutation
+from lrpe.encodings.position_matrix import PositionMatrix
+from lrpe.encodings.scaling import Interpolation, NTKAware, YaRN
+from lrpe.encodings.stochastic import StochasticEncoding
+from lrpe.encodings.unitary import Unitary
+
+__all__ = [
+    # an encoding by name, or by its configuration
+    "encoding",
+    "configure",
+    "EncodingConfig",
+    # compositions
+    "PositionalEncoding",
+    "Encoding",
+    "StochasticEncoding",
+    # P
+    "Basis",
+    "Identity",
+    "OddEven",
+    "Householder",
+    "Fourier",
+    "Cosine",
+    "Dense",
+    "LearnedOrthogonal",
+    # Λ
+    "PositionMatrix",
+    "Unitary",
+    "Orthogonal",
+    "Permutation",
+    "Grid",
+    # α
+    "Angles",
+    "Interpolation",
+    "NTKAware",
+    "YaRN",
+    # absolute positions, which are added to embeddings
+    "SinusoidalPositions",
+    "LearnedPositions",
+]

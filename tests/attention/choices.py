@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from lrpe import LinearAttention, PositionalEncoding, encoding, spread_decay
+from lrpe import LinearAttention, encoding, spread_decay
+from lrpe.encodings import PositionalEncoding
 
 WIDTH, HEADS, KEY_HEADS, D, E = 8, 4, 2, 6, 5
 LEARNED = {"learned_angles": True, "learned_basis": True}

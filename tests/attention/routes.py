@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe import LinearAttention, Normalizer
+from lrpe import LinearAttention
+from lrpe.attention import Normalizer
 from lrpe.attention.frame import Frame
 from lrpe.attention.quadratic import weights
 from lrpe.attention.summation import Summation

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from lrpe import RPR, Additive, CosFormer, DeBERTa, FamilyForm, SoftmaxAttention, T5Buckets, configure, encoding
+from lrpe import SoftmaxAttention, configure, encoding
+from lrpe.theory import RPR, Additive, CosFormer, DeBERTa, FamilyForm, T5Buckets
 from tests.encodings.compositions import EVERY, NEEDED, features
 
 WIDTH, HEADS, KEY_HEADS, D, E = 12, 4, 2, 6, 5

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from lrpe import (
     Bidirectional,
     Causal,
-    ClampedDelta,
     DecodingState,
-    KeyValueState,
     LinearAttention,
     LrpeError,
     OutputNorm,
@@ -25,6 +23,7 @@ from lrpe import (
     positions,
     spread_decay,
 )
+from lrpe.attention import ClampedDelta, KeyValueState
 from tests.encodings.compositions import features
 
 X, Q, LONG = features(2, 5, 8), features(2, 4, 5, 6), torch.arange(5)

@@ -11,17 +11,16 @@ from torch.testing import assert_close
 from lrpe import (
     Bidirectional,
     Causal,
-    ClampedDelta,
     EncodedDelta,
     LinearAttention,
     LrpeError,
-    Normalizer,
     OutputNorm,
     PlainDelta,
     Quadratic,
     encoding,
     linear_attention,
 )
+from lrpe.attention import ClampedDelta, Normalizer
 from lrpe.attention.feature_map import choose_feature_map
 from lrpe.attention.normalizer import NORMALIZERS, choose_normalizer
 from tests.attention.choices import WIDTH, Choice

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from lrpe import Additive, DecodingState, LearnedOrthogonal, LrpeError, SoftmaxAttention, encoding
+from lrpe import DecodingState, LrpeError, SoftmaxAttention, encoding
+from lrpe.encodings import LearnedOrthogonal
+from lrpe.theory import Additive
 from tests.attention.softmax import WIDTH, make
 from tests.encodings.compositions import features
 

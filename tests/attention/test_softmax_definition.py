@@ -9,7 +9,8 @@ from torch.testing import assert_close
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 
-from lrpe import FamilyForm, SoftmaxAttention, encoding, positions
+from lrpe import SoftmaxAttention, encoding, positions
+from lrpe.theory import FamilyForm
 from tests.attention.softmax import CHOICES, HEADS, KEY_HEADS, WIDTH, D, E, every, make
 from tests.encodings.compositions import NEEDED, features
 

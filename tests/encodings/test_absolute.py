@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import LearnedPositions, LrpeError, SinusoidalPositions
+from lrpe import LrpeError
+from lrpe.encodings import LearnedPositions, SinusoidalPositions
 
 
 @given(pairs=st.integers(1, 20), s=st.lists(st.integers(-100, 1000), min_size=1, max_size=5))

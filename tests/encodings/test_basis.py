@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Cosine, Dense, Fourier, Householder, Identity, LearnedOrthogonal, LrpeError, OddEven
+from lrpe import Householder, Identity, LrpeError
+from lrpe.encodings import Cosine, Dense, Fourier, LearnedOrthogonal, OddEven
 from tests.encodings.compositions import dims, features, seeds
 
 

@@ -14,7 +14,7 @@ from tests.encodings.compositions import EVERY, features, outputs
 
 
 def config_of(name):
-    scaling = {"kind": "interpolation", "factor": 2.0} if name == "cosformer" else lrpe.YaRN(2.0, 64)
+    scaling = {"kind": "interpolation", "factor": 2.0} if name == "cosformer" else lrpe.encodings.YaRN(2.0, 64)
     return configure(name, 8, length=64, heads=3, scaling=scaling, seed=7)
 
 
@@ -82,7 +82,7 @@ def test_with_a_seed_all_draw_the_same_whatever_was_drawn_before(name):
     assert_close(first, second, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("form", [lrpe.Additive, lrpe.RPR, lrpe.DeBERTa, lrpe.T5Buckets])
+@pytest.mark.parametrize("form", [lrpe.theory.Additive, lrpe.theory.RPR, lrpe.theory.DeBERTa, lrpe.theory.T5Buckets])
 def test_forms_without_a_seed_draw_their_own_too(form):
     first, second = (next(form(8).parameters()) for _ in range(2))
     assert not torch.equal(first, second)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Dense, Encoding, Householder, Identity, LrpeError, Orthogonal, Permutation, Unitary
+from lrpe import Encoding, Householder, Identity, LrpeError, Orthogonal, Permutation, Unitary
+from lrpe.encodings import Dense
 from tests.encodings.compositions import RELATIVE, dims, far, features, make, scores, seeds, several
 
 few = settings(max_examples=10)

@@ -11,7 +11,6 @@ from torch.testing import assert_close
 from lrpe import (
     Angles,
     Encoding,
-    Fourier,
     Grid,
     Householder,
     Identity,
@@ -19,10 +18,10 @@ from lrpe import (
     Orthogonal,
     Permutation,
     Unitary,
-    YaRN,
     encoding,
     positions,
 )
+from lrpe.encodings import Fourier, YaRN
 from tests.encodings.compositions import RELATIVE, features, make, scores, seeds
 
 every = pytest.mark.parametrize("name", RELATIVE)

@@ -8,7 +8,8 @@ from torch.testing import assert_close
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from lrpe import Angles, Encoding, Identity, Interpolation, LrpeError, NTKAware, Orthogonal, YaRN, encoding
+from lrpe import Angles, Encoding, Identity, LrpeError, Orthogonal, encoding
+from lrpe.encodings import Interpolation, NTKAware, YaRN
 from lrpe.encodings.angles import geometric
 from tests.encodings.compositions import features
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import LrpeError, StochasticEncoding
+from lrpe import LrpeError
+from lrpe.encodings import StochasticEncoding
 from tests.encodings.compositions import features, outputs, seeds
 
 

@@ -165,7 +165,7 @@ def test_a_decay_is_not_measured_and_the_report_says_so():
     assert "decay" in str(lrpe.verify(lrpe.encoding("per", head_dim=4, heads=2)))
 
 
-@pytest.mark.parametrize("subject", [lrpe.SinusoidalPositions(8), lrpe.CosFormer(8, 0.1)])
+@pytest.mark.parametrize("subject", [lrpe.encodings.SinusoidalPositions(8), lrpe.theory.CosFormer(8, 0.1)])
 def test_modules_that_encode_no_queries_and_keys_are_refused(subject):
     with pytest.raises(lrpe.LrpeError, match=type(subject).__name__):
         lrpe.verify(subject)
@@ -330,7 +330,7 @@ def test_modules_are_verified_as_functions_are():
     assert not lrpe.verify(Rotary(8, power=2), dim=8)
     assert lrpe.verify(FactorModule())
     assert lrpe.verify(lrpe.Permutation(6, heads=2))
-    assert lrpe.verify(lrpe.Fourier(5))
+    assert lrpe.verify(lrpe.encodings.Fourier(5))
     assert not lrpe.verify(Twisted(6))
 
 

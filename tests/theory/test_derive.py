@@ -46,7 +46,7 @@ def blocks(alpha: list[float], kept: int = 0, negated: int = 0) -> Tensor:
     return torch.block_diag(*(torch.tensor(turn, dtype=torch.float64) for turn in turns), torch.diag(signs))
 
 
-def dense(encode: lrpe.PositionalEncoding, s: int) -> Tensor:
+def dense(encode: lrpe.encodings.PositionalEncoding, s: int) -> Tensor:
     """W_s = Pᴴ Λ^(s) P."""
     assert isinstance(encode, Encoding)
     P = encode.basis.dense()

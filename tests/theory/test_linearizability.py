@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from lrpe import RPR, Additive, DeBERTa, LrpeError, T5Buckets, encoding, linearizability
+from lrpe import LrpeError, encoding, linearizability
+from lrpe.theory import RPR, Additive, DeBERTa, T5Buckets
 
 
 def ranks(W):
