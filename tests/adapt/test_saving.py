@@ -90,7 +90,7 @@ def test_the_file_says_what_was_replaced(tmp_path):
 @pytest.mark.parametrize("cls", [LlamaForCausalLM, LlamaModel])
 def test_the_class_of_the_plain_model_refuses_the_folder_and_says_what_to_call(cls, tmp_path):
     replace_attention(make("llama")).save_pretrained(tmp_path)
-    with pytest.raises(Exception, match=r"load it by lrpe\.replacement\.from_pretrained"):
+    with pytest.raises(Exception, match=r"load it by lrpe\.adapt\.from_pretrained"):
         cls.from_pretrained(tmp_path)
 
 
@@ -166,7 +166,7 @@ def test_a_config_json_that_is_none_is_refused_in_a_sentence(tmp_path):
 
 def test_our_own_loader_says_which_call_loads_it(tmp_path):
     replace_rotary(make("llama")).save_pretrained(tmp_path)
-    with pytest.raises(lrpe.LrpeError, match=r"Load it by lrpe\.replacement\.from_pretrained"):
+    with pytest.raises(lrpe.LrpeError, match=r"Load it by lrpe\.adapt\.from_pretrained"):
         load_model(tmp_path)
 
 
