@@ -33,6 +33,22 @@ ORDER: dict[str, tuple[str, ...]] = {
     "lrpe.theory": (
         *("growth", "linearizability", "laws", "probes", "measure", "definition", "canonical", "instances", "derive"),
     ),
+    "lrpe.attention": (
+        *(
+            "full_precision",
+            "inputs",
+            "tokens",
+            "feature_map",
+            "normalizer",
+            "decay",
+            "state",
+            "key_values",
+            "features",
+        ),
+        *("weights", "quadratic", "chunks", "chunkwise", "causal_sum", "bidirectional", "summation"),
+        *("encoded_sum", "recurrent", "packed_states", "linear_sum", "softmax_sum"),
+        *("layer", "linear_attention", "softmax_attention", "functional"),
+    ),
     "lrpe.lab": (
         *("stamp", "aligned", "names", "orphans", "options"),
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.attention.frame import ChunkWeights, Frame, chunk_weights
+from lrpe.attention.weights import ChunkWeights, Frame, chunk_weights
 from lrpe.encodings.precision import compute_dtype
 
 

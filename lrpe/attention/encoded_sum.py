@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.bidirectional import bidirectional_sum, by_group
-from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
+from lrpe.attention.weights import Frame
 from lrpe.encodings.differentiable import Differentiable, eager, one_at_a_time
 from lrpe.encodings.encoding import Encoding, EncodingTable, PositionalEncoding, check_features, check_table
 from lrpe.encodings.precision import compute_dtype

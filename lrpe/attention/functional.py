@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_real
-from lrpe.attention.attend import attend
 from lrpe.attention.decay import DecayChoice, read_decay
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map
-from lrpe.attention.layer import choose_encoding, configure_features, hide_padding
+from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features, hide_padding
+from lrpe.attention.linear_sum import attend
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.recommended import RECOMMENDED
 from lrpe.attention.state import DecodingState, check_kind
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import read_sides

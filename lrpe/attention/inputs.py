@@ -76,3 +76,15 @@ def begins(sequences: Tensor) -> Tensor:
     """Whether a token is the first of its sequence; (batch, n) -> (batch, n)."""
     first = torch.ones_like(sequences[:, :1], dtype=torch.bool)
     return torch.cat([first, sequences[:, 1:] != sequences[:, :-1]], 1)
+
+
+def check_cross(causal: bool, decay: Tensor | None) -> None:
+    """Check that nothing asks for an order between queries and a context."""
+    require(
+        not causal,
+        "Cross-attention puts no order between queries and keys: its sum is bidirectional. Pass "
+        'summation="bidirectional".',
+    )
+    require(
+        decay is None, "A decay counts steps between tokens of one sequence; cross-attention has none. Pass decay=None."
+    )

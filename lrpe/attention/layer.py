@@ -13,6 +13,16 @@ from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require
 
 
+class Recommended(NamedTuple):
+    encoding: str = "type2"
+    feature_map: str = "elu+1"
+    normalizer: str = "plain"
+    decay: str = "spread"
+
+
+RECOMMENDED = Recommended()
+
+
 class Heads(NamedTuple):
     """Sizes of an attention layer."""
 

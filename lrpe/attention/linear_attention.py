@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_count, check_tensor
-from lrpe.attention.attend import attend
 from lrpe.attention.decay import Decay, DecayChoice
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
 from lrpe.attention.inputs import read_step_mask
 from lrpe.attention.layer import (
+    RECOMMENDED,
     AttentionLayer,
     EncodingChoice,
     Heads,
@@ -16,8 +16,8 @@ from lrpe.attention.layer import (
     configure_features,
     hide_both,
 )
+from lrpe.attention.linear_sum import attend
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.recommended import RECOMMENDED
 from lrpe.attention.state import DecodingState, check_kind
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens

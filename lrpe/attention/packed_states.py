@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.features import Features
-from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import Tokens, place
+from lrpe.attention.weights import Frame
 from lrpe.encodings.precision import compute_dtype
 
 BLOCK = 64  # tokens of a block, at the most

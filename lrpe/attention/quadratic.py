@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
+from lrpe.attention.weights import Frame
 from lrpe.encodings.precision import compute_dtype
 
 

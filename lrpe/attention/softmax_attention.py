@@ -6,13 +6,11 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_count, check_rate, check_tensor, is_number
-from lrpe.attention.attend import check_cross
 from lrpe.attention.decay import Decay, DecayChoice
 from lrpe.attention.features import tables_for
-from lrpe.attention.inputs import read_step_mask
+from lrpe.attention.inputs import check_cross, read_step_mask
 from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, check_parts, first_state
-from lrpe.attention.layer import AttentionLayer, EncodingChoice, Heads, choose_encoding, hide_both
-from lrpe.attention.recommended import RECOMMENDED
+from lrpe.attention.layer import RECOMMENDED, AttentionLayer, EncodingChoice, Heads, choose_encoding, hide_both
 from lrpe.attention.softmax_sum import Sight, each_query, fading, product_sum, score_sum
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, place, read_sides, read_tokens

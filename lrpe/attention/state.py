@@ -2,12 +2,9 @@
 
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from lrpe.arguments import check_real, check_tensor
-from lrpe.attention.frame import Frame
-from lrpe.attention.full_precision import in_full_precision
 from lrpe.errors import LrpeError
 
 
@@ -38,15 +35,3 @@ def check_kind(state: Any) -> None:
     check_real("state.S", state.S)
     check_real("state.z", state.z)
     check_tensor("state.position", state.position)
-
-
-@in_full_precision
-def step_sum(
-    q: Tensor, k: Tensor, v: Tensor, frame: Frame, S: Tensor, gap: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """One token: S ← r^gap S + k vᵀ, o = q S for the queries q (batch, key heads, group, f) of each key; o and S."""
-    if frame.decay is not None:
-        r = frame.decay.to(S.dtype) if gap is None else frame.fade(gap, S.dtype)
-        S = S * r.unsqueeze(-1).unsqueeze(-1)
-    S = torch.addcmul(S, k.to(S.dtype).mT, v.to(S.dtype))
-    return q.to(S.dtype) @ S, S

@@ -9,9 +9,9 @@ from torch import Tensor
 from lrpe.arguments import check_count
 from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
-from lrpe.attention.frame import Frame
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.quadratic import quadratic_sum
+from lrpe.attention.weights import Frame
 from lrpe.encodings.precision import compute_dtype
 from lrpe.errors import LrpeError, require, unknown_name
 

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from lrpe.attention.decay import spread_decay
-from lrpe.attention.recommended import RECOMMENDED
+from lrpe.attention.layer import RECOMMENDED
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name

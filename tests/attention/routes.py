@@ -8,9 +8,9 @@ from torch import Tensor
 
 from lrpe import LinearAttention
 from lrpe.attention import Normalizer
-from lrpe.attention.frame import Frame
 from lrpe.attention.quadratic import weights
 from lrpe.attention.summation import Summation
+from lrpe.attention.weights import Frame
 
 
 class Result(NamedTuple):

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-import lrpe.attention.attend
+import lrpe.attention.linear_sum
 from lrpe import Encoding, Householder, Orthogonal, encoding, linear_attention
 from lrpe.attention.encoded_sum import EncodedSum, encoded_sum, sums_at_once
 from lrpe.positions import sequence
@@ -44,7 +44,7 @@ def taken(monkeypatch):
         calls.append(arguments)
         return encoded_sum(*arguments)
 
-    monkeypatch.setattr(lrpe.attention.attend, "encoded_sum", counted)
+    monkeypatch.setattr(lrpe.attention.linear_sum, "encoded_sum", counted)
     return calls
 
 
@@ -53,7 +53,7 @@ def both_ways(monkeypatch, taken, run, leaves):
     found = []
     for at_once in (True, False):
         if not at_once:
-            monkeypatch.setattr(lrpe.attention.attend, "sums_at_once", lambda *_: False)
+            monkeypatch.setattr(lrpe.attention.linear_sum, "sums_at_once", lambda *_: False)
         before, y = len(taken), run()
         assert len(taken) == before + at_once
         found.append((y, *torch.autograd.grad(y.square().sum(), leaves)))

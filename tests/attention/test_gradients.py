@@ -6,8 +6,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from lrpe import Bidirectional, Causal, DecodingState, LrpeError, Quadratic
-from lrpe.attention.frame import Frame
 from lrpe.attention.summation import Start
+from lrpe.attention.weights import Frame
 from tests.attention.choices import WIDTH, Choice
 from tests.encodings.compositions import features
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from lrpe import Quadratic
-from lrpe.attention.frame import Frame
 from lrpe.attention.summation import Start
+from lrpe.attention.weights import Frame
 from tests.attention.choices import CHOICES, DECAYS, ENCODINGS, HEADS, KEY_HEADS, WIDTH, Choice
 from tests.encodings.compositions import features, seeds
 

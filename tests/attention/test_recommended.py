@@ -17,7 +17,7 @@ from lrpe import (
     linear_attention,
     spread_decay,
 )
-from lrpe.attention.recommended import RECOMMENDED
+from lrpe.attention.layer import RECOMMENDED
 from lrpe.models import LrpeConfig
 from tests.encodings.compositions import features
 

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from lrpe import Bidirectional, Causal, Quadratic
 from lrpe.attention.causal_sum import causal_sum
-from lrpe.attention.frame import Frame
 from lrpe.attention.summation import Start
+from lrpe.attention.weights import Frame
 from tests.encodings.compositions import features, seeds
 
 decays = st.sampled_from([None, (1.0, 1.0), (0.9, 0.99), (1e-3, 0.5)])

@@ -10,9 +10,9 @@ from torch.func import grad, vmap
 from torch.testing import assert_close
 
 from lrpe import Causal, LinearAttention, Quadratic
-from lrpe.attention.frame import Frame
+from lrpe.attention.chunkwise import sweeps
 from lrpe.attention.summation import Start
-from lrpe.attention.sweep import sweeps
+from lrpe.attention.weights import Frame
 from tests.encodings.compositions import features, seeds
 
 HEADS = 4

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
-from lrpe.attention.frame import Frame
 from lrpe.attention.quadratic import quadratic_sum
+from lrpe.attention.weights import Frame
 from lrpe.lab.benchmarks import block
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
 from lrpe.lab.benchmarks.decoding import check_steps, measure_steps

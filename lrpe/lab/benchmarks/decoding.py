@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.feature_map import EluPlusOne
-from lrpe.attention.frame import Frame
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.attention.quadratic import quadratic_sum
-from lrpe.attention.state import DecodingState, step_sum
+from lrpe.attention.recurrent import step_sum
+from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Causal
+from lrpe.attention.weights import Frame
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
 from lrpe.lab.benchmarks.lines import Line, compare

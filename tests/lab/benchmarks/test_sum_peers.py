@@ -3,8 +3,8 @@ import sys
 import pytest
 import torch
 
-from lrpe.attention.frame import Frame
 from lrpe.attention.quadratic import quadratic_sum
+from lrpe.attention.weights import Frame
 from lrpe.lab.benchmarks import sum_peers
 from lrpe.lab.benchmarks.sum_peers import causal_peers, softmax_causal, softmax_everywhere, softmax_written_out
 

@@ -5,15 +5,15 @@ from torch import Tensor
 from lrpe.attention.encoded_sum import encoded_sum, sums_at_once
 from lrpe.attention.feature_map import FeatureMap
 from lrpe.attention.features import Features, check_state, encode, hide, scale, tables_for
-from lrpe.attention.frame import Frame
+from lrpe.attention.inputs import check_cross
 from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.packed_states import packed_states
+from lrpe.attention.recurrent import step
 from lrpe.attention.state import DecodingState
-from lrpe.attention.step import step
 from lrpe.attention.summation import Bidirectional, Start, Summation, Sums
 from lrpe.attention.tokens import Tokens
+from lrpe.attention.weights import Frame
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.errors import require
 
 
 def attend(
@@ -53,18 +53,6 @@ def attend(
     if tokens.bounds is not None:
         return out, packed_states(keys, v, normalizer, decay, tokens)
     return out, state if state is not None and q.shape[-2] == 0 else state_after(sums, tokens)
-
-
-def check_cross(causal: bool, decay: Tensor | None) -> None:
-    """Check that nothing asks for an order between queries and a context."""
-    require(
-        not causal,
-        "Cross-attention puts no order between queries and keys: its sum is bidirectional. Pass "
-        'summation="bidirectional".',
-    )
-    require(
-        decay is None, "A decay counts steps between tokens of one sequence; cross-attention has none. Pass decay=None."
-    )
 
 
 def add_up(queries, keys, v, normalizer, summation, decay, tokens, state) -> Sums:

@@ -1,14 +1,16 @@
 """One token a row: all that came before it is the state."""
 
+import torch
 from torch import Tensor
 
 from lrpe.attention.feature_map import FeatureMap
 from lrpe.attention.features import check_state, encode_token, hide, scale
-from lrpe.attention.frame import Frame
+from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.normalizer import Normalizer
-from lrpe.attention.state import DecodingState, step_sum
+from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Sums
 from lrpe.attention.tokens import Tokens
+from lrpe.attention.weights import Frame
 from lrpe.encodings.encoding import PositionalEncoding
 
 
@@ -37,3 +39,15 @@ def step(
     ones = summed.new_ones(1)
     total, z = step_sum(queries.of_delta(normalizer), summed, ones, Frame(decay), state.z[..., None], tokens.gap)
     return Sums(out, total.view(batch, heads, n, 1), S, z[..., 0])
+
+
+@in_full_precision
+def step_sum(
+    q: Tensor, k: Tensor, v: Tensor, frame: Frame, S: Tensor, gap: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """One token: S ← r^gap S + k vᵀ, o = q S for the queries q (batch, key heads, group, f) of each key; o and S."""
+    if frame.decay is not None:
+        r = frame.decay.to(S.dtype) if gap is None else frame.fade(gap, S.dtype)
+        S = S * r.unsqueeze(-1).unsqueeze(-1)
+    S = torch.addcmul(S, k.to(S.dtype).mT, v.to(S.dtype))
+    return q.to(S.dtype) @ S, S
