@@ -53,6 +53,15 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("stamp", "aligned", "names", "orphans", "options"),
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
+    "lrpe.lab.benchmarks": (
+        *("timing", "process", "agreement", "memory", "lines", "peers", "measurement", "compare"),
+        *("decoding_step", "block", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
+    ),
+    "lrpe.lab.report": (
+        *("palette", "html", "picture", "page", "table", "formats", "notes", "curves", "learned_angles"),
+        *("benchmark", "training", "results", "runs", "speed", "explorer"),
+    ),
+    "lrpe.lab.report.explorer": ("dense", "page_data", "learned", "page"),
 }
 CORE = ("moved", "errors", "arguments", "positions", "encodings", "theory", "weight_decay", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}

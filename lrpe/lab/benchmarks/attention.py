@@ -13,12 +13,11 @@ from lrpe.attention.quadratic import quadratic_sum
 from lrpe.attention.weights import Frame
 from lrpe.lab.benchmarks import block
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
-from lrpe.lab.benchmarks.decoding import check_steps, measure_steps
+from lrpe.lab.benchmarks.decoding_step import check_steps, measure_steps
 from lrpe.lab.benchmarks.lines import Line, compare, forward_and_backward, gathered, judge, missing
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_allocated
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.sum_peers import (
+from lrpe.lab.benchmarks.peers import (
     Sum,
     SumPeer,
     causal_peers,
@@ -26,6 +25,7 @@ from lrpe.lab.benchmarks.sum_peers import (
     softmax_everywhere,
     softmax_written_out,
 )
+from lrpe.lab.benchmarks.process import settings
 from lrpe.lab.benchmarks.timing import busy
 from lrpe.lab.stamp import stamp
 

@@ -16,8 +16,8 @@ from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
 from lrpe.lab.benchmarks.lines import Line, Run, compare, forward_and_backward, gathered, line_of
 from lrpe.lab.benchmarks.measurement import Measurement
+from lrpe.lab.benchmarks.peers import Sum
 from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.sum_peers import Sum
 from lrpe.lab.benchmarks.timing import Task, busy, interleave
 from lrpe.lab.stamp import stamp
 from lrpe.positions import sequence

@@ -8,7 +8,7 @@ from typing import Any
 from lrpe.errors import LrpeError, require
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.lines import Line
-from lrpe.lab.benchmarks.results import read_result
+from lrpe.lab.benchmarks.measurement import read_result
 
 NOISE = "within the noise"
 COUNTED = 0.01  # how far a figure without quartiles, as memory, may lie from the same measured again

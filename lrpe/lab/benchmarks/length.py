@@ -23,8 +23,8 @@ from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
 from lrpe.lab.benchmarks.lines import Line, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_resident
+from lrpe.lab.benchmarks.peers import Sum, softmax_causal, softmax_written_out
 from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.sum_peers import Sum, softmax_causal, softmax_written_out
 from lrpe.lab.benchmarks.timing import busy, clock, no_collections, quartiles
 from lrpe.lab.stamp import stamp
 

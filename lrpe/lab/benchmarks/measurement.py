@@ -1,12 +1,52 @@
-"""What every benchmark hands back: its lines, where and how they were measured, as JSON and as text."""
+"""A result on the disk: JSON for machines and text for people, whole or not at all."""
 
+import json
+import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
+from lrpe.errors import LrpeError, require
 from lrpe.lab.benchmarks.lines import Line, line_table
 from lrpe.lab.benchmarks.process import describe_settings
 from lrpe.lab.stamp import describe
+from lrpe.typed import read_json
+from lrpe.whole import write_whole
+
+
+def result_files(path: Path) -> tuple[Path, Path]:
+    """PATH.json and PATH.txt; a PATH that ends in one of the two names both."""
+    stem = path.with_suffix("") if path.suffix in (".json", ".txt") else path
+    return stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.txt")
+
+
+def prepare(path: Path) -> None:
+    """Make the folder that ``save`` will write to: better to fail before the measurement than after it."""
+    require(path.name not in ("", ".."), f"Results are saved in a file; {str(path)!r} names none.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise LrpeError(f"Results are saved in {str(path.parent)!r}, which cannot be written: {error}.") from None
+
+
+def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
+    """Write both files, each under a temporary name that is then renamed, so that no reader meets half a file."""
+    files = result_files(path)
+    for file, content in zip(files, (json.dumps(result, indent=2, ensure_ascii=False), text), strict=True):
+        write_whole(file, f"{content}\n")
+    return files
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """What ``save`` wrote as JSON."""
+    result = read_json(path, dict[str, Any])
+    named = isinstance(result.get("benchmark"), str)
+    require(named, f"A result names its benchmark, as --save writes it; {str(path)!r} names none.")
+    return result
+
 
 TINY = "Quick: the sizes are tiny, so these figures say that it runs and nothing about speed."
 

@@ -1,14 +1,96 @@
-"""The rotation of Type 2 as others compute it: the paper's listing, transformers, rotary-embedding-torch."""
+"""The sums of attention as others compute them: chunk by chunk in torch, in C++, and softmax attention beside them."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from lrpe.encodings.angles import geometric
 from lrpe.positions import sequence
+
+Sum = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v, each (batch, heads, n, d) -> (batch, heads, n, d)
+
+
+@dataclass(frozen=True)
+class SumPeer:
+    """Someone else's Σ_{s ≤ t} (q_t·k_s) v_s; ``sum`` is None if it is not installed."""
+
+    name: str
+    package: str | None
+    sum: Sum | None
+
+
+def causal_peers() -> list[SumPeer]:
+    return [
+        SumPeer("fla's torch form", "fla-core", fla_chunk_form()),
+        SumPeer("textbook chunk form (as in fla's torch form)", None, textbook_chunk_form),
+        SumPeer("fast-transformers' C++", "pytorch-fast-transformers", fast_transformers_product()),
+    ]
+
+
+def textbook_chunk_form(q: Tensor, k: Tensor, v: Tensor, chunk: int = 64) -> Tensor:
+    """o = (q kᵀ under the mask) v + q S within each chunk, with S the cumulative sum of kᵀ v over the chunks before."""
+    Q, K, V = (x.unflatten(2, (-1, chunk)) for x in (q, k, v))
+    S = (K.mT @ V).cumsum(2)
+    before = torch.cat([torch.zeros_like(S[:, :, :1]), S[:, :, :-1]], 2)
+    return ((Q @ K.mT).tril() @ V + Q @ before).flatten(2, 3)
+
+
+def fla_chunk_form() -> Sum | None:
+    """flash-linear-attention's, whose file is loaded alone: the package around it asks for triton.
+
+    It takes (batch, n, heads, d); views of our layout spare it the copies that its own layout would cost.
+    """
+    package = importlib.util.find_spec("fla")
+    folders = (package and package.submodule_search_locations) or []
+    files = [file for folder in folders if (file := Path(folder, "ops", "linear_attn", "naive.py")).exists()]
+    if not files:
+        return None
+    spec = importlib.util.spec_from_file_location("fla_naive", files[0])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        chunk_form = module.naive_chunk_linear_attn
+    except (ImportError, AttributeError):
+        return None
+
+    def form(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return chunk_form(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), scale=1.0).transpose(1, 2)
+
+    return form
+
+
+def fast_transformers_product() -> Sum | None:
+    try:
+        from fast_transformers.causal_product import causal_dot_product  # type: ignore[import-not-found]
+    except ImportError:
+        return None
+    return causal_dot_product
+
+
+def softmax_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def softmax_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v)
+
+
+def softmax_written_out(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    """softmax(q kᵀ / √d) v, with the matrix."""
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return scores.softmax(-1) @ v
+
 
 EXACT = 1e-5
 

@@ -37,8 +37,8 @@ class Bench:
 
     def run(self) -> int:
         """Measure and show. What can go wrong with the files is found before the measurement."""
+        from lrpe.lab.benchmarks.measurement import prepare, save
         from lrpe.lab.benchmarks.process import measure_apart
-        from lrpe.lab.benchmarks.results import prepare, save
         from lrpe.lab.report.benchmark import prepare_plot, save_plot
 
         require(self.rounds is None or self.rounds >= 1, f"There is one round or more; got rounds={self.rounds}.")

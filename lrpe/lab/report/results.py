@@ -10,10 +10,9 @@ from lrpe.lab.experiments.summary import Chosen, Scores, averages, deviations, m
 from lrpe.lab.experiments.table import Figure
 from lrpe.lab.experiments.tables import title_of
 from lrpe.lab.experiments.written import to_dict
-from lrpe.lab.report.data_used import data_used
 from lrpe.lab.report.formats import as_html, as_text, write_formats
 from lrpe.lab.report.html import bullets, facts, folded, preformatted, section
-from lrpe.lab.report.notes import notes_of
+from lrpe.lab.report.notes import data_used, notes_of
 from lrpe.lab.report.page import beside, provenance, write_page
 from lrpe.lab.report.table import Column, as_data
 from lrpe.lab.report.training import show_curves, show_training

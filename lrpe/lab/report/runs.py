@@ -14,10 +14,10 @@ from lrpe.lab.experiments.summary import deviations, means
 from lrpe.lab.experiments.tables import title_of
 from lrpe.lab.experiments.written import read_experiment, to_dict
 from lrpe.lab.report.curves import curves_spec
-from lrpe.lab.report.data_used import data_used, label
 from lrpe.lab.report.formats import as_html
 from lrpe.lab.report.html import bullets, folded, heading, paragraph, preformatted, section
 from lrpe.lab.report.learned_angles import angles_picture
+from lrpe.lab.report.notes import data_used, label
 from lrpe.lab.report.page import beside, picture, pictures, provenance, write_page
 from lrpe.lab.report.picture import file_name
 from lrpe.lab.report.table import Column

@@ -17,9 +17,9 @@ from lrpe.encodings.matrix_basis import LearnedOrthogonal
 from lrpe.encodings.unitary import Unitary
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.report.explorer.dense import MOST
-from lrpe.lab.report.explorer.given import given
 from lrpe.lab.report.explorer.learned import read_run
 from lrpe.lab.report.explorer.page import SCRIPTS, explorer, write_explorer
+from lrpe.lab.report.explorer.page_data import given
 from lrpe.lab.report.palette import LOOKS
 from lrpe.models import LrpeForCausalLM
 from tests.lab.report.browser import open_browser

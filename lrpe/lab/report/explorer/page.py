@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.report.explorer.given import given
+from lrpe.lab.report.explorer.page_data import given
 from lrpe.lab.report.html import code_in_script, fill, json_in_script, shared_style
 from lrpe.whole import write_whole
 
@@ -18,11 +18,10 @@ SCRIPTS = (  # each uses those before it
     "bases.js",
     "position_matrices.js",
     "encoding.js",
-    "spectrum.js",
-    "contents.js",
+    "eigenvalues.js",
+    "query_and_key.js",
     "choices.js",
-    "words.js",
-    "theme.js",
+    "numbers.js",
     "matrix_image.js",
     "pictures/kernel.js",
     "pictures/scores.js",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lrpe.errors import LrpeError
-from lrpe.lab.benchmarks.results import prepare, result_files, save
+from lrpe.lab.benchmarks.measurement import prepare, result_files, save
 
 
 def test_json_and_text_are_saved_side_by_side(tmp_path):

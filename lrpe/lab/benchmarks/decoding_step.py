@@ -16,7 +16,7 @@ from lrpe.attention.weights import Frame
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
 from lrpe.lab.benchmarks.lines import Line, compare
-from lrpe.lab.benchmarks.sum_peers import softmax_everywhere, softmax_written_out
+from lrpe.lab.benchmarks.peers import softmax_everywhere, softmax_written_out
 
 
 @torch.no_grad()

@@ -5,8 +5,8 @@ import torch
 
 from lrpe.attention.quadratic import quadratic_sum
 from lrpe.attention.weights import Frame
-from lrpe.lab.benchmarks import sum_peers
-from lrpe.lab.benchmarks.sum_peers import causal_peers, softmax_causal, softmax_everywhere, softmax_written_out
+from lrpe.lab.benchmarks import peers
+from lrpe.lab.benchmarks.peers import causal_peers, softmax_causal, softmax_everywhere, softmax_written_out
 
 
 @pytest.mark.parametrize("peer", causal_peers(), ids=lambda peer: peer.name)
@@ -19,7 +19,7 @@ def test_a_peer_sums_what_we_sum(peer):
 
 
 def test_the_form_of_fla_is_there_without_triton():
-    assert sum_peers.fla_chunk_form() is not None
+    assert peers.fla_chunk_form() is not None
     assert "fla" not in sys.modules
 
 
@@ -29,7 +29,7 @@ def test_peers_without_their_packages_are_none(monkeypatch):
     found = {peer.package: peer.sum for peer in causal_peers()}
     assert found["fla-core"] is None
     assert found["pytorch-fast-transformers"] is None
-    assert found[None] is sum_peers.textbook_chunk_form
+    assert found[None] is peers.textbook_chunk_form
 
 
 @pytest.mark.parametrize(("softmax", "causal"), [(softmax_causal, True), (softmax_everywhere, False)])
