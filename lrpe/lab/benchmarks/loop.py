@@ -13,7 +13,7 @@ from lrpe.lab.benchmarks.lines import Line, judge, line_from
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.process import settings
 from lrpe.lab.benchmarks.timing import busy, clock, no_collections, summarise
-from lrpe.lab.data.text.sources import load_library
+from lrpe.lab.data.text.corpora import load_library
 from lrpe.lab.stamp import stamp
 from lrpe.lab.tasks.language_modelling import LanguageModelling
 from lrpe.lab.training.loop import Loop, Training

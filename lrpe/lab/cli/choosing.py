@@ -36,7 +36,7 @@ def pairs(text: str, what: str) -> dict[str, str]:
 def paths(text: str) -> dict[str, str]:
     """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
     from lrpe.lab.data.catalog import CATALOG
-    from lrpe.lab.data.entry import HERE, HUB
+    from lrpe.lab.data.dataset import HERE, HUB
     from lrpe.lab.experiments.known import COLUMNS
 
     found = pairs(text, "--data is NAME=PATH")

@@ -6,20 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.lab.data.arena.entries import ENTRIES as ARENA
-from lrpe.lab.data.dataset import Dataset
-from lrpe.lab.data.entry import Entry
-from lrpe.lab.data.glue.glue import ENTRIES as GLUE
+from lrpe.lab.data.arena.image import ENTRIES as LRA_IMAGE
+from lrpe.lab.data.arena.listops import ENTRIES as LISTOPS
+from lrpe.lab.data.arena.pathfinder import ENTRIES as PATHFINDER
+from lrpe.lab.data.arena.retrieval import ENTRIES as RETRIEVAL
+from lrpe.lab.data.arena.text import ENTRIES as LRA_TEXT
+from lrpe.lab.data.dataset import Dataset, Entry
+from lrpe.lab.data.glue.official import ENTRIES as GLUE
 from lrpe.lab.data.glue.stand_ins import ENTRIES as EMBEDDED_GLUE
 from lrpe.lab.data.images.class_folders import ENTRIES as IMAGES
 from lrpe.lab.data.images.digits import ENTRIES as DIGITS
+from lrpe.lab.data.text.corpora import ENTRIES as CORPORA
 from lrpe.lab.data.text.hub import ENTRIES as HUB
-from lrpe.lab.data.text.sources import ENTRIES as TEXT
 from lrpe.lab.data.text.wikitext import ENTRIES as WIKITEXT
 from lrpe.lab.options import conform_options, parse_options
 
-ENTRIES: tuple[Entry, ...] = (*WIKITEXT, *TEXT, *HUB, *GLUE, *EMBEDDED_GLUE, *ARENA, *IMAGES, *DIGITS)
-CATALOG: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
+_ENTRIES: tuple[Entry, ...] = (
+    *(*WIKITEXT, *CORPORA, *HUB, *GLUE, *EMBEDDED_GLUE),
+    *(*LISTOPS, *PATHFINDER, *LRA_TEXT, *RETRIEVAL, *LRA_IMAGE),
+    *(*IMAGES, *DIGITS),
+)
+CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def load(name: str, path: Path | None = None, hub: bool = False, **options: Any) -> Dataset:

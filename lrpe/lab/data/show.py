@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.data.dataset import Dataset, Draw
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Dataset, Draw, Entry
 
 
 def described(entry: Entry) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from lrpe.errors import require
 from lrpe.lab.data import catalog
-from lrpe.lab.data.dataset import Dataset
-from lrpe.lab.data.entry import HERE, HUB
+from lrpe.lab.data.dataset import HERE, HUB, Dataset
 from lrpe.lab.names import check_name
 from lrpe.lab.training.loop import Training
 

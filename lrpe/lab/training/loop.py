@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.errors import LrpeError, StoppedError, require
-from lrpe.lab.tasks.evaluate import evaluate, to_device
-from lrpe.lab.tasks.figures import describe_metrics
+from lrpe.lab.tasks.evaluate import describe_metrics, evaluate, to_device
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.lab.training.about import About
 from lrpe.lab.training.bar import Bar

@@ -6,8 +6,7 @@ import pytest
 
 from lrpe.lab.cli import main
 from lrpe.lab.data import catalog
-from lrpe.lab.data.dataset import Dataset, Rows
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Dataset, Entry, Rows
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.data import cache
-from lrpe.lab.data.cache import cache_folder, content_hash, prepared
-from lrpe.lab.data.waiting import waiting_lock
+from lrpe.lab.data.cache import cache_folder, content_hash, prepared, waiting_lock
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-from lrpe.lab.data.embedded import Module, fingerprint, standard_library
+from lrpe.lab.data.standard_library import Module, fingerprint, standard_library
 
 
 def test_the_library_is_in_order_and_without_its_tests():

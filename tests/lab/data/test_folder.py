@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.lab.data.reading import read_lines
-from lrpe.lab.data.text.documents import read_documents
-from lrpe.lab.data.text.folder import folder_source
+from lrpe.lab.data.text.folder import folder_source, read_documents
 from lrpe.lab.data.text.source import joined
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lrpe import LrpeError
 from lrpe.lab.data import catalog
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.glue.glue import load_glue, read_file
+from lrpe.lab.data.glue.official import load_glue, read_file
 from lrpe.lab.data.glue.stand_ins import MAKERS, docstrings
 from lrpe.lab.data.glue.stand_ins import load as load_embedded
 from lrpe.lab.data.glue.tasks import TASKS

@@ -10,10 +10,9 @@ from PIL import Image
 
 from lrpe import LrpeError
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.images.augment import Augment, center, crop_box, erase, normalize
+from lrpe.lab.data.images.augment import OPERATIONS, Augment, center, crop_box, erase, normalize, randaugment
 from lrpe.lab.data.images.class_folders import load_images
 from lrpe.lab.data.images.digits import load as load_digits
-from lrpe.lab.data.images.randaugment import OPERATIONS, randaugment
 
 COLOURS = {"blue": (20, 30, 200), "red": (200, 30, 20)}
 

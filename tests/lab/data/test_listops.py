@@ -13,8 +13,7 @@ from scipy.stats import ks_2samp
 
 from lrpe import LrpeError
 from lrpe.lab.data.arena import listops
-from lrpe.lab.data.arena.listops_generator import BLOCK, Grammar, generate
-from lrpe.lab.data.arena.listops_grammar import SYMBOLS, decode, encode, evaluate
+from lrpe.lab.data.arena.listops_expressions import BLOCK, SYMBOLS, Grammar, decode, encode, evaluate, generate
 from lrpe.lab.data.dataset import Draw
 
 SMALL = Grammar(max_depth=4, max_args=4, min_length=5, max_length=40)
@@ -166,7 +165,7 @@ def test_what_was_made_once_is_found_again(monkeypatch):
     ],
 )
 def test_sizes_that_cannot_be_met_are_named(monkeypatch, options, said):
-    monkeypatch.setattr("lrpe.lab.data.arena.listops_generator.FORESTS", 5)
+    monkeypatch.setattr("lrpe.lab.data.arena.listops_expressions.FORESTS", 5)
     with pytest.raises(LrpeError, match=said):
         listops.load_generated(**{"train": 5_000, "processes": 1} | options)
 

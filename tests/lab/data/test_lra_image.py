@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.lab.data.arena import lra_image
+from lrpe.lab.data.arena import image as lra_image
 from lrpe.lab.data.dataset import Draw
 
 
@@ -25,7 +25,7 @@ def write_official(folder, count=10):
 def test_the_official_files_are_read_and_the_last_tenth_is_for_validation(tmp_path, above):
     (tmp_path / above).mkdir(exist_ok=True)
     write_official(tmp_path / above)
-    loaded = lra_image.load(tmp_path)
+    loaded = lra_image.load_cifar(tmp_path)
     assert {name: len(split) for name, split in loaded.splits.items()} == {"train": 45, "validation": 5, "test": 10}
     sample = loaded.splits["validation"].sample(Draw(4))
     assert sample["label"] == 9
@@ -51,23 +51,23 @@ def test_a_truncated_file_and_a_wrong_label_are_named_with_their_offset(tmp_path
     with pytest.raises(
         LrpeError, match=r"data_batch_3.bin' is records of 3073 bytes; the one at offset 27657 has 3072"
     ):
-        lra_image.load(tmp_path)
+        lra_image.load_cifar(tmp_path)
     file.write_bytes(b"")
     with pytest.raises(LrpeError, match=r"data_batch_3.bin' is records"):
-        lra_image.load(tmp_path)
+        lra_image.load_cifar(tmp_path)
     file.write_bytes(whole[: 2 * 3073] + b"\x0a" + whole[2 * 3073 + 1 :])
     with pytest.raises(LrpeError, match=r"data_batch_3.bin', offset 6146: a label is 0 ... 9; got 10"):
-        lra_image.load(tmp_path)
+        lra_image.load_cifar(tmp_path)
 
 
 def test_what_is_not_there_or_a_folder_is_named(tmp_path):
     with pytest.raises(LrpeError, match=r"data_batch_1.bin ... data_batch_5.bin and test_batch.bin"):
-        lra_image.load(tmp_path)
+        lra_image.load_cifar(tmp_path)
     write_official(tmp_path)
     (tmp_path / "test_batch.bin").unlink()
     (tmp_path / "test_batch.bin").mkdir()
     with pytest.raises(LrpeError, match=r"test_batch.bin' cannot be read"):
-        lra_image.load(tmp_path)
+        lra_image.load_cifar(tmp_path)
 
 
 @given(st.integers(0, 3 * 3073), st.integers(0, 255))

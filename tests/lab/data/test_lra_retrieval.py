@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.lab.data.arena import citations, lra_retrieval
+from lrpe.lab.data.arena import retrieval
 from lrpe.lab.data.dataset import Draw
 
 ROW = b"1.0\tP04-1\tA00-2\tb'one \"text\\n'\tb\"an'other\"\n"
@@ -21,7 +21,7 @@ def write_official(folder, **changes):
 
 
 def test_a_row_is_two_texts_as_they_stand(tmp_path):
-    loaded = lra_retrieval.load(write_official(tmp_path))
+    loaded = retrieval.load_official(write_official(tmp_path))
     sample = loaded.splits["validation"].sample(Draw(0))
     assert bytes(sample["ids"]) == b"b'one \"text\\n'"
     assert bytes(sample["pair_ids"]) == b'b"an\'other"'
@@ -32,7 +32,7 @@ def test_a_row_is_two_texts_as_they_stand(tmp_path):
 
 
 def test_a_text_is_cut_and_the_cut_is_a_dataset_of_its_own(tmp_path):
-    whole, cut = (lra_retrieval.load(write_official(tmp_path), length=length) for length in (4000, 5))
+    whole, cut = (retrieval.load_official(write_official(tmp_path), length=length) for length in (4000, 5))
     assert bytes(cut.splits["train"].sample(Draw(1))["pair_ids"]) == b"b\"an'"
     assert len(whole.splits["train"].sample(Draw(1))["pair_ids"]) == 11
 
@@ -48,12 +48,12 @@ def test_a_text_is_cut_and_the_cut_is_a_dataset_of_its_own(tmp_path):
 )
 def test_a_broken_row_is_named_and_leaves_nothing(tmp_path, content, said):
     with pytest.raises(LrpeError, match=rf"new_aan_pairs.test.tsv', {said}"):
-        lra_retrieval.load(write_official(tmp_path, test=content))
+        retrieval.load_official(write_official(tmp_path, test=content))
     assert not list((tmp_path / "cache").glob("lra-retrieval*"))
 
 
 def test_an_empty_file_is_an_empty_split(tmp_path):
-    loaded = lra_retrieval.load(write_official(tmp_path, eval=b""))
+    loaded = retrieval.load_official(write_official(tmp_path, eval=b""))
     assert len(loaded.splits["validation"]) == 0
 
 
@@ -63,7 +63,7 @@ def test_any_bytes_are_rows_or_a_clear_error(tmp_path_factory, content):
     file.write_bytes(ROW + content)
     said = "train.tsv', line"
     try:
-        rows = list(lra_retrieval.read_tsv(file, 10))
+        rows = list(retrieval.read_tsv(file, 10))
     except LrpeError as error:
         said = str(error)
     else:
@@ -81,7 +81,7 @@ def write_citations(folder, papers=60):
 
 def test_pairs_of_a_graph_are_balanced_and_no_paper_is_in_two_splits(tmp_path):
     citing = {frozenset(pair) for pair in write_citations(tmp_path)}
-    loaded = citations.load(tmp_path)
+    loaded = retrieval.load_citations(tmp_path)
     assert loaded.facts["empty"] == 1
     seen = []
     for split in loaded.splits.values():
@@ -108,4 +108,4 @@ def test_a_broken_graph_is_named(tmp_path, name, content, said):
     write_citations(tmp_path)
     (tmp_path / name).write_text(content)
     with pytest.raises(LrpeError, match=rf"{name}', {said}"):
-        citations.load(tmp_path)
+        retrieval.load_citations(tmp_path)

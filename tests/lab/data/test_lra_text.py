@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.lab.data.arena import lra_text
+from lrpe.lab.data.arena import text as lra_text
 from lrpe.lab.data.dataset import Draw
 
 
@@ -33,7 +33,7 @@ def texts(split):
 @pytest.mark.parametrize("above", ["", "aclImdb"])
 def test_the_official_folders_are_read(tmp_path, above):
     write_folders(tmp_path / above)
-    loaded = lra_text.load(tmp_path)
+    loaded = lra_text.load_reviews(tmp_path)
     assert loaded.facts["balance"]["test"] == [40, 40]
     assert len(loaded.splits["train"]) + len(loaded.splits["validation"]) == 80
     assert len(loaded.splits["validation"]) >= 1
@@ -44,11 +44,11 @@ def test_the_official_folders_are_read(tmp_path, above):
 
 
 def test_no_text_is_in_two_splits_though_one_stands_there_twice(tmp_path):
-    loaded = lra_text.load(write_folders(tmp_path))
+    loaded = lra_text.load_reviews(write_folders(tmp_path))
     train, validation = (texts(loaded.splits[name]) for name in ("train", "validation"))
     assert len(train) + len(validation) > len({*train, *validation})
     assert not set(train) & set(validation)
-    assert texts(lra_text.load(tmp_path).splits["validation"]) == validation
+    assert texts(lra_text.load_reviews(tmp_path).splits["validation"]) == validation
 
 
 def test_json_lines_hold_the_same(tmp_path):
@@ -56,7 +56,7 @@ def test_json_lines_hold_the_same(tmp_path):
     content = "\n".join(json.dumps(row) for row in rows).encode()
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(content))
     (tmp_path / "test.jsonl.gz").write_bytes(gzip.compress(content))
-    loaded = lra_text.load(tmp_path, length=12)
+    loaded = lra_text.load_reviews(tmp_path, length=12)
     assert loaded.facts["balance"]["test"] == [15, 15]
     assert bytes(loaded.splits["test"].sample(Draw(1))["ids"]) == "review 1: é".encode()
     assert bytes(loaded.splits["test"].sample(Draw(11))["ids"]) == "review 11: é".encode()[:12]
@@ -65,7 +65,7 @@ def test_json_lines_hold_the_same(tmp_path):
 def test_bytes_that_are_no_utf8_are_bytes_all_the_same(tmp_path):
     write_folders(tmp_path)
     (tmp_path / "test" / "neg" / "0_7.txt").write_bytes(b"\xff\xfe\x00")
-    assert lra_text.load(tmp_path).splits["test"].sample(Draw(0))["ids"].tolist() == [255, 254, 0]
+    assert lra_text.load_reviews(tmp_path).splits["test"].sample(Draw(0))["ids"].tolist() == [255, 254, 0]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_utf8_are_bytes_all_the_same(tmp_path):
 def test_a_broken_line_is_named(tmp_path, line, said):
     write_jsonl(tmp_path, test=b'{"text": "a", "label": 1}\n' + line + b"\n")
     with pytest.raises(LrpeError, match=rf"test.jsonl', {said}"):
-        lra_text.load(tmp_path)
+        lra_text.load_reviews(tmp_path)
 
 
 @given(st.binary(max_size=50))
@@ -99,15 +99,15 @@ def test_any_line_is_a_review_or_a_clear_error(line):
 
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(LrpeError, match=r"no train.jsonl"):
-        lra_text.load(tmp_path)
+        lra_text.load_reviews(tmp_path)
     (tmp_path / "train" / "neg").mkdir(parents=True)
     with pytest.raises(LrpeError, match=r"neg' has the neg reviews as \*.txt; got none"):
-        lra_text.load(tmp_path)
+        lra_text.load_reviews(tmp_path)
     (tmp_path / "train" / "neg" / "1_1.txt").mkdir()
     with pytest.raises(LrpeError, match=r"1_1.txt' cannot be read"):
-        lra_text.load(tmp_path)
+        lra_text.load_reviews(tmp_path)
     with pytest.raises(LrpeError, match="got length=0"):
-        lra_text.load(tmp_path, length=0)
+        lra_text.load_reviews(tmp_path, length=0)
 
 
 def test_a_truncated_gzip_is_named(tmp_path):
@@ -115,4 +115,4 @@ def test_a_truncated_gzip_is_named(tmp_path):
     (tmp_path / "train.jsonl").unlink()
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a", "label": 1}\n' * 99)[:-20])
     with pytest.raises(LrpeError, match=r"train.jsonl.gz' cannot be read"):
-        lra_text.load(tmp_path)
+        lra_text.load_reviews(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.data.arena.parallel import in_parallel
+from lrpe.lab.data.jobs import in_parallel
 
 
 def square_or_die(item):
@@ -43,7 +43,7 @@ def test_a_process_that_was_killed_ends_the_work_with_a_sentence(function):
 ORPHANS = """
 import os, sys, time
 from pathlib import Path
-from lrpe.lab.data.arena.parallel import in_parallel
+from lrpe.lab.data.jobs import in_parallel
 
 def wait(item):
     (Path(sys.argv[1]) / str(os.getpid())).touch()

@@ -8,8 +8,17 @@ from sklearn.preprocessing import StandardScaler
 
 from lrpe import LrpeError
 from lrpe.lab.data.arena import pathfinder
-from lrpe.lab.data.arena.pathfinder_generator import DIFFICULTIES, EQUALLY_FAR, draw, scene
-from lrpe.lab.data.arena.pathfinder_paths import CLEARANCE, DASH, FINE, GAP, SIDE
+from lrpe.lab.data.arena.pathfinder_generator import (
+    CLEARANCE,
+    DASH,
+    DIFFICULTIES,
+    EQUALLY_FAR,
+    FINE,
+    GAP,
+    SIDE,
+    draw,
+    scene,
+)
 from lrpe.lab.data.dataset import Draw
 
 

@@ -3,15 +3,15 @@
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.data.arena import digits_sequence, stdlib_packages, stdlib_pairs
+from lrpe.lab.data.arena import image, retrieval, text
 from lrpe.lab.data.catalog import CATALOG
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.embedded import standard_library
+from lrpe.lab.data.standard_library import standard_library
 
 
 @pytest.fixture(scope="module")
 def packages():
-    return stdlib_packages.load()
+    return text.load_passages()
 
 
 def test_every_package_has_as_many_passages(packages):
@@ -31,14 +31,14 @@ def test_a_passage_comes_from_its_package(packages):
 
 
 def test_no_file_is_in_two_splits():
-    for modules in stdlib_packages.large_packages().values():
-        parts = [set(stdlib_packages.of_split(modules, name)) for name in ("train", "validation", "test")]
+    for modules in text.large_packages().values():
+        parts = [set(text.of_split(modules, name)) for name in ("train", "validation", "test")]
         assert sum(map(len, parts)) == len(set.union(*parts)) == len(modules)
         assert all(parts)
 
 
 def test_every_second_pair_comes_from_one_module_and_no_module_is_in_two_splits():
-    loaded = stdlib_pairs.load(256, train=40, validation=20, test=20)
+    loaded = retrieval.load_stdlib_pairs(256, train=40, validation=20, test=20)
     modules = {name: [m.text.encode() for m in standard_library() if m.split == name] for name in loaded.splits}
     for name, split in loaded.splits.items():
         for i in range(len(split)):
@@ -52,14 +52,14 @@ def test_every_second_pair_comes_from_one_module_and_no_module_is_in_two_splits(
 
 def test_pairs_are_a_function_of_their_seed():
     def first(seed):
-        split = stdlib_pairs.load(256, train=4, validation=2, test=2, seed=seed).splits["train"]
+        split = retrieval.load_stdlib_pairs(256, train=4, validation=2, test=2, seed=seed).splits["train"]
         return [bytes(split.sequence(i)) for i in range(8)]
 
     assert first(1) == first(1) != first(2)
 
 
 def test_digits_are_the_images_pixel_by_pixel():
-    small, large = digits_sequence.load(), digits_sequence.load(scale=4)
+    small, large = image.load_digits(), image.load_digits(scale=4)
     assert sum(len(split) for split in small.splits.values()) == 1797
     one, same = (loaded.splits["test"].sample(Draw(3)) for loaded in (small, large))
     assert one["ids"].shape == (64,)
@@ -72,11 +72,11 @@ def test_digits_are_the_images_pixel_by_pixel():
 @pytest.mark.parametrize(
     ("load", "said"),
     [
-        (lambda: stdlib_packages.load(10**7), "take shorter ones"),
-        (lambda: stdlib_pairs.load(10**7), "take shorter ones"),
-        (lambda: stdlib_pairs.load(train=0), "one sample or more"),
-        (lambda: stdlib_packages.load(0), "one byte or more"),
-        (lambda: digits_sequence.load(0), "scale=0"),
+        (lambda: text.load_passages(10**7), "take shorter ones"),
+        (lambda: retrieval.load_stdlib_pairs(10**7), "take shorter ones"),
+        (lambda: retrieval.load_stdlib_pairs(train=0), "one sample or more"),
+        (lambda: text.load_passages(0), "one byte or more"),
+        (lambda: image.load_digits(0), "scale=0"),
     ],
 )
 def test_sizes_that_cannot_be_met_are_named(load, said):

@@ -3,9 +3,9 @@ import pickle
 import numpy as np
 import pytest
 
-from lrpe.lab.data.arena.parallel import in_parallel
 from lrpe.lab.data.arena.sequences import Pairs, Sequences, facts, held, stored
 from lrpe.lab.data.dataset import Draw
+from lrpe.lab.data.jobs import in_parallel
 
 ROWS = [(1, (b"one",)), (0, (b"",)), (1, (b"three",)), (2, (b"4",))]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lrpe.lab.data.arena import digits_sequence, stdlib_pairs
+from lrpe.lab.data.arena import image, retrieval
 from lrpe.lab.data.dataset import Dataset, Rows
 from lrpe.lab.tasks.evaluate import evaluate
 from lrpe.lab.tasks.sequence_classification import PairClassification, SequenceClassification
@@ -59,8 +59,8 @@ def test_accuracy_stands_beside_the_share_of_the_most_frequent_label():
 @pytest.mark.parametrize(
     ("task_class", "load"),
     [
-        (SequenceClassification, digits_sequence.load),
-        (PairClassification, lambda: stdlib_pairs.load(64, train=8, validation=9, test=8)),
+        (SequenceClassification, image.load_digits),
+        (PairClassification, lambda: retrieval.load_stdlib_pairs(64, train=8, validation=9, test=8)),
     ],
 )
 def test_a_model_is_measured_on_embedded_data(task_class, load):

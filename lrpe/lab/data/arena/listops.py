@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.arena.listops_generator import Grammar, generate
-from lrpe.lab.data.arena.listops_grammar import PADDING, SYMBOLS, decode, encode, evaluate
-from lrpe.lab.data.arena.parallel import Processes
+from lrpe.lab.data.arena.listops_expressions import PADDING, SYMBOLS, Grammar, decode, encode, evaluate, generate
 from lrpe.lab.data.arena.sequences import Row, Sequences, Size, facts, stored
 from lrpe.lab.data.cache import hash_files
-from lrpe.lab.data.dataset import Dataset, Sample
-from lrpe.lab.data.entry import Entry
-from lrpe.lab.data.progress import progress
+from lrpe.lab.data.dataset import Dataset, Entry, Sample
+from lrpe.lab.data.jobs import Processes, progress
 from lrpe.lab.data.reading import found, lines
 from lrpe.typed import Range, Seed
 

@@ -1,12 +1,13 @@
 """Labelled sequences of small ids, end to end in one array: on disk as a memory map, or in memory."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
+from lrpe.errors import require
 from lrpe.lab.data.cache import content_hash, prepared
 from lrpe.lab.data.dataset import Draw, Sample
 from lrpe.typed import Range
@@ -120,3 +121,26 @@ def facts(splits: Mapping[str, Labelled], vocabulary: int, labels: int, padding:
         "longest": longest,
         "balance": {name: split.balance() for name, split in splits.items()},
     } | more
+
+
+PADDING = 256
+
+
+def byte_facts(splits: Mapping[str, Labelled], labels: Sequence[str], **more: object) -> dict:
+    """What is to be known of labelled bytes."""
+    return facts(splits, vocabulary=257, labels=len(labels), padding=PADDING, names=list(labels), **more)
+
+
+def decoded(ids: Sequence[int]) -> str:
+    return bytes(ids).decode("utf-8", errors="replace")
+
+
+def show_with(labels: Sequence[str], sample: Sample) -> str:
+    """A sample of one text or two as a line."""
+    texts = [decoded(sample[name]) for name in ("ids", "pair_ids") if name in sample]
+    width = 240 // len(texts)
+    return f"{labels[sample['label']]}: " + " ⟷ ".join(" ".join(text[:width].split()) for text in texts)
+
+
+def require_length(length: int) -> None:
+    require(length >= 1, f"A text is cut to one byte or more; got length={length}.")

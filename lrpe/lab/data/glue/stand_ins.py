@@ -8,12 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from lrpe.lab.data.dataset import Dataset, Rows, Sample
-from lrpe.lab.data.embedded import fingerprint
-from lrpe.lab.data.entry import Entry
-from lrpe.lab.data.glue.docstrings import Docstring, docstrings
-from lrpe.lab.data.glue.glue import show
+from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
+from lrpe.lab.data.glue.official import show
 from lrpe.lab.data.glue.tasks import TASKS
+from lrpe.lab.data.standard_library import Docstring, docstrings, fingerprint
 from lrpe.typed import Seed
 
 Maker = Callable[[Sequence[Docstring], np.random.Generator], Iterator[Sample]]

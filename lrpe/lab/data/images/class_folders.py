@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from PIL import Image, UnidentifiedImageError
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.dataset import Dataset, Draw, Sample
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample
 from lrpe.lab.data.images.augment import Augment, center
 from lrpe.typed import Range
 

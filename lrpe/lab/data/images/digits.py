@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lrpe.lab.data.dataset import Dataset, Rows, Sample
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 
 SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest is for training
 

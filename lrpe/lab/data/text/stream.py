@@ -1,12 +1,18 @@
 """The tokens of a split, one document after the other, in a file that is read where it is asked for."""
 
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from lrpe.lab.data.jobs import progress
+from lrpe.lab.data.text.source import Document, Source
 from lrpe.lab.data.text.tokenizer import Tokenizer
 
 
@@ -62,3 +68,101 @@ def read_streams(folder: Path, tokenizer: Tokenizer) -> dict[str, Stream]:
         for split, found in marks.items()
         if found[0, -1] > 0
     }
+
+
+SIZE = 1 << 20  # characters
+LINE = re.compile(r"\n(?=\S)")
+
+
+class Piece(NamedTuple):
+    """A part of a document that is encoded by itself."""
+
+    split: str
+    text: str
+    last: bool
+
+
+def cut_documents(documents: Iterable[Document]) -> Iterator[Piece]:
+    for split, text in documents:
+        parts = list(cut(text))
+        yield from (Piece(split, part, last=number == len(parts)) for number, part in enumerate(parts, 1))
+
+
+def cut(text: str, size: int = SIZE) -> Iterator[str]:
+    """Parts of about ``size`` characters, cut before the last of the newlines between two lines.
+
+    There GPT-2's pattern cuts too, so that the parts have the tokens of the whole.
+
+    >>> list(cut("one\\n\\ntwo\\nthree", size=3))
+    ['one\\n', '\\ntwo', '\\nthree']
+    """
+    begin = 0
+    while len(text) - begin > size and (found := LINE.search(text, begin + size)):
+        yield text[begin : found.start()]
+        begin = found.start()
+    yield text[begin:]
+
+
+def group(pieces: Iterable[Piece], size: int = 4 * SIZE) -> Iterator[list[Piece]]:
+    """Lists of about ``size`` characters together."""
+    held, characters = [], 0
+    for piece in pieces:
+        held.append(piece)
+        characters += len(piece.text)
+        if characters >= size:
+            yield held
+            held, characters = [], 0
+    if held:
+        yield held
+
+
+def write_streams(folder: Path, source: Source, tokenizer: Tokenizer) -> None:
+    """Every split of a source as SPLIT.tokens and SPLIT.marks.npy, and facts.json."""
+    writers: dict[str, Writer] = {}
+    documents = progress(source.documents(), f"{source.name}: tokens", unit="documents")
+    with ExitStack() as files:
+        for pieces in group(cut_documents(documents)):
+            for piece, ids in zip(pieces, tokenizer.encode([piece.text for piece in pieces]), strict=True):
+                if piece.split not in writers:
+                    file = files.enter_context((folder / f"{piece.split}.tokens").open("wb"))
+                    writers[piece.split] = Writer(file, tokenizer)
+                writers[piece.split].add(piece, ids)
+    for split, writer in writers.items():
+        np.save(folder / f"{split}.marks.npy", np.array(writer.marks, dtype=np.float64).T)
+    facts = {split: writer.facts() for split, writer in writers.items()}
+    (folder / "facts.json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
+
+
+@dataclass
+class Writer:
+    """A split that is being written."""
+
+    file: BinaryIO
+    tokenizer: Tokenizer
+    marks: list[tuple[int, int, int]] = field(default_factory=lambda: [(0, 0, 0)])
+    pending: tuple[int, int, int] = (0, 0, 0)  # of the document that has not ended yet
+    ending: int = -1  # its last token, -1 if it has none
+    empty: int = 0
+
+    def add(self, piece: Piece, ids: np.ndarray) -> None:
+        if piece.last and not piece.text.strip() and self.pending[0] == 0:
+            self.empty += 1
+            return
+        self.ending = int(ids[-1]) if len(ids) else self.ending
+        ids = np.append(ids, self.tokenizer.eos) if piece.last and self.ending != self.tokenizer.eos else ids
+        self.file.write(ids.astype(self.tokenizer.dtype).tobytes())
+        lines = piece.text.count("\n") + (piece.last and not piece.text.endswith("\n"))
+        size = (len(ids), len(piece.text.split()) + lines, len(piece.text.encode("utf-8")))
+        self.pending = plus(self.pending, size)
+        if piece.last:
+            self.marks.append(plus(self.marks[-1], self.pending))
+            self.pending, self.ending = (0, 0, 0), -1
+
+    def facts(self) -> dict[str, Any]:
+        tokens, words, size = self.marks[-1]
+        documents = len(self.marks) - 1
+        return {"documents": documents, "empty": self.empty, "tokens": tokens, "words": words, "bytes": size}
+
+
+def plus(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]

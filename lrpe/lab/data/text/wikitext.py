@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lrpe.errors import require
 from lrpe.lab.data.cache import hash_files
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Entry
 from lrpe.lab.data.reading import read_lines
 from lrpe.lab.data.text.folder import find_files, split_by_name
 from lrpe.lab.data.text.hub import hub_source

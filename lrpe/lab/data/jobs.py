@@ -3,20 +3,38 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
+from time import monotonic
 from typing import Annotated, TypeVar
 
+from tqdm import tqdm
+
 from lrpe.errors import LrpeError
-from lrpe.lab.data.progress import progress
 from lrpe.typed import Range
 
 Processes = Annotated[int, Range(1, 1024)]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+SECONDS = 10.0  # between two lines where there is no terminal
+
+
+def progress(items: Iterable[Item], what: str, total: int | None = None, unit: str = "it") -> Iterator[Item]:
+    """The items, while a bar tells how many have gone by."""
+    total = len(items) if total is None and hasattr(items, "__len__") else total  # type: ignore[arg-type]
+    if sys.stderr.isatty():
+        yield from tqdm(items, desc=what, total=total, unit=unit, leave=False, dynamic_ncols=True)
+        return
+    last = monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        if monotonic() - last >= SECONDS:
+            last = monotonic()
+            print(f"{what}: {done}{'' if total is None else f' of {total}'} {unit}", file=sys.stderr, flush=True)
 
 
 def in_parallel(

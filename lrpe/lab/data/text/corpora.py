@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from lrpe.errors import require
-from lrpe.lab.data.embedded import fingerprint, standard_library
-from lrpe.lab.data.text.documents import SUFFIXES
-from lrpe.lab.data.text.folder import folder_source
+from lrpe.lab.data.standard_library import fingerprint, standard_library
+from lrpe.lab.data.text.folder import SUFFIXES, folder_source
 from lrpe.lab.data.text.hub import load as load_hub
 from lrpe.lab.data.text.source import Document, Every, Source, joined
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry

@@ -5,7 +5,7 @@ A node is an operator with probability 1/4 and a digit otherwise, at the greates
 Whole forests are drawn at once, level by level, and only the trees that are kept are written out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -15,9 +15,60 @@ from typing import NamedTuple
 import numpy as np
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.arena.listops_grammar import CLOSE, FIRST_OPERATOR, evaluate
-from lrpe.lab.data.arena.parallel import in_parallel
 from lrpe.lab.data.arena.sequences import Row
+from lrpe.lab.data.jobs import in_parallel
+
+SYMBOLS = (*"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
+FIRST_OPERATOR, CLOSE, PADDING = 10, 14, 15
+IDS = {symbol.encode(): i for i, symbol in enumerate(SYMBOLS)}
+
+
+def encode(text: bytes) -> bytes:
+    """The ids of an expression, one byte each; parentheses are left out."""
+    try:
+        return bytes([IDS[symbol] for symbol in text.translate(None, b"()").split()])
+    except KeyError as error:
+        known = " ".join(SYMBOLS)
+        raise LrpeError(f"An expression of ListOps is written in {known}; got {error.args[0][:40]!r}.") from None
+
+
+def decode(ids: Sequence[int]) -> str:
+    return " ".join(SYMBOLS[i] for i in ids)
+
+
+def evaluate(ids: Sequence[int]) -> int:
+    """The value of an expression.
+
+    >>> evaluate(encode(b"[MAX 2 9 [MIN 4 7 ] 0 ]"))
+    9
+    """
+    outside: list[tuple[int, list[int]]] = []  # operators that wait for their bracket, and what stood before them
+    arguments: list[int] = []
+    for symbol in ids:
+        if symbol < FIRST_OPERATOR:
+            arguments.append(symbol)
+        elif symbol < CLOSE:
+            outside.append((symbol, arguments))
+            arguments = []
+        else:
+            require(bool(outside and arguments), "A bracket closes an operator with arguments; got one that does not.")
+            operator, before = outside.pop()
+            before.append(OPERATIONS[operator](arguments))
+            arguments = before
+    require(
+        not outside and len(arguments) == 1,
+        lambda: f"An expression is one value; got {len(arguments)}, and {len(outside)} brackets that are not closed.",
+    )
+    return arguments[0]
+
+
+def median(values: list[int]) -> int:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) // 2
+
+
+OPERATIONS = {10: min, 11: max, 12: median, 13: lambda values: sum(values) % 10}
+
 
 OPERATOR_SHARE = 0.25
 BLOCK = 256  # expressions that one process draws at a time, from a seed of their own

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from lrpe.errors import LrpeError, require, require_extras
 from lrpe.lab.data.cache import digest, hash_files
-from lrpe.lab.data.dataset import Dataset, Rows, Sample
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 from lrpe.lab.data.glue.tasks import TASKS, GlueTask
 from lrpe.lab.data.reading import read_lines
 

@@ -1,15 +1,17 @@
 """Image of Long-Range Arena: CIFAR-10 (Krizhevsky, 2009) in grey, read pixel by pixel."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.arena.sequences import Sequences, facts
+from lrpe.lab.data.arena.sequences import Row, Sequences, facts, held
 from lrpe.lab.data.cache import hash_files
-from lrpe.lab.data.dataset import Dataset, Sample
-from lrpe.lab.data.entry import Entry
+from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample, Split
+from lrpe.lab.data.images import digits
+from lrpe.typed import Range
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS = 32 * 32
@@ -17,7 +19,7 @@ RECORD = 1 + 3 * PIXELS  # a label, then red, green and blue, each row by row
 TRAIN_SHARE = 0.9  # of the batches for training; the rest, at their end, is for validation, as officially
 
 
-def load(path: Path) -> Dataset:
+def load_cifar(path: Path) -> Dataset:
     """1,024 pixels from 0 to 255 for each image."""
     root = path / "cifar-10-batches-bin" if (path / "cifar-10-batches-bin").is_dir() else path
     batches, test = sorted(root.glob("data_batch_*.bin")), root / "test_batch.bin"
@@ -29,7 +31,7 @@ def load(path: Path) -> Dataset:
     parts = {"train": records[:count], "validation": records[count:], "test": read_records(test)}
     splits = {name: grey_sequences(part) for name, part in parts.items()}
     known = facts(splits, vocabulary=256, labels=10, padding=None, names=list(LABELS), side=32)
-    return Dataset("lra-image", {**splits}, known | {"content": hash_files(*batches, test)}, show)
+    return Dataset("lra-image", {**splits}, known | {"content": hash_files(*batches, test)}, show_cifar)
 
 
 def read_records(file: Path) -> np.ndarray:
@@ -64,7 +66,7 @@ def grey(records: np.ndarray) -> np.ndarray:
     return ((299 * red + 587 * green + 114 * blue + 500) // 1000).astype(np.uint8)
 
 
-def show(sample: Sample) -> str:
+def show_cifar(sample: Sample) -> str:
     return f"{LABELS[sample['label']]}: {shades(sample['ids'])}"
 
 
@@ -72,6 +74,35 @@ def shades(pixels: Iterable[int]) -> str:
     """Every second pixel of every second row, as a line."""
     rows = np.asarray(pixels).reshape(32, 32)[::2, ::2]
     return "|".join("".join(" .:-=+*#%@"[pixel // 26] for pixel in row) for row in rows)
+
+
+DIGIT_SIDE = 8
+Scale = Annotated[int, Range(1, 128)]
+
+
+def load_digits(scale: Scale = 1) -> Dataset:
+    """64 pixels from 0 to 255, in 17 steps; ``scale`` repeats each pixel in both directions, so that 4 gives the 1,024
+    of Long-Range Arena. The splits are those of the digits as images."""
+    require(scale >= 1, f"A pixel is repeated once or more; got scale={scale}.")
+    images = digits.load()
+    splits = {name: held(Sequences, pixel_rows(split, scale)) for name, split in images.splits.items()}
+    known = facts(
+        splits, vocabulary=256, labels=10, padding=None, side=DIGIT_SIDE * scale, content=images.facts["content"]
+    )
+    return Dataset("digits-sequence", {**splits}, known, show_digits)
+
+
+def pixel_rows(split: Split, scale: int) -> Iterator[Row]:
+    for i in range(len(split)):
+        sample = split.sample(Draw(i))
+        pixels = np.rint((sample["pixels"][0] + 1) * 127.5).astype(np.uint8)
+        yield sample["label"], (pixels.repeat(scale, 0).repeat(scale, 1).tobytes(),)
+
+
+def show_digits(sample: Sample) -> str:
+    side = round(len(sample["ids"]) ** 0.5)
+    lines = ("".join(" .:-=+*#%@"[pixel // 26] for pixel in row) for row in sample["ids"].reshape(side, side))
+    return f"{sample['label']}: {'|'.join(lines)}"
 
 
 ENTRIES = (
@@ -82,6 +113,15 @@ ENTRIES = (
         "none stated; free to use with a citation (Krizhevsky, 2009)",
         "https://www.cs.toronto.edu/~kriz/cifar.html (the binary version)",
         "cifar-10-batches-bin/{data_batch_1.bin, ..., data_batch_5.bin, test_batch.bin}",
-        load,
+        load_cifar,
+    ),
+    Entry(
+        "digits-sequence",
+        "sequence",
+        "handwritten digits, pixel by pixel, 64 or more",
+        "CC BY 4.0 (UCI, optical recognition of handwritten digits)",
+        "scikit-learn, which brings it",
+        None,
+        load_digits,
     ),
 )

@@ -1,0 +1,183 @@
+"""Retrieval from any graph of citations: papers as JSON lines, and pairs of which one cites the other.
+
+A paper is in one split, by a hash of its id; a pair whose papers are in two splits is left out. For each pair that
+cites there is one that does not: the same first paper, with another of its split that it does not cite.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from lrpe.errors import LrpeError, require
+from lrpe.lab.data.arena.sequences import Pairs, Row, Size, byte_facts, held, require_length, show_with, stored
+from lrpe.lab.data.cache import hash_files
+from lrpe.lab.data.dataset import Dataset, Entry
+from lrpe.lab.data.jobs import progress
+from lrpe.lab.data.reading import found, lines
+from lrpe.lab.data.standard_library import fingerprint, passages, standard_library
+from lrpe.typed import Count, Seed
+
+VERSION = 1  # of what is written to the cache
+CITING = ("unrelated", "cites")
+FILES = {"train": "train.tsv", "validation": "eval.tsv", "test": "test.tsv"}
+NUMBERS = {b"0": 0, b"1": 1, b"0.0": 0, b"1.0": 1}
+
+
+def load_official(path: Path, length: Count = 4000) -> Dataset:
+    """The first ``length`` bytes of each paper."""
+    require_length(length)
+    files = {split: found(path, f"new_aan_pairs.{name}", name) for split, name in FILES.items()}
+    recipe = {"version": VERSION, "length": length, "sources": hash_files(*files.values())}
+    rows = {split: partial(read_tsv, file, length) for split, file in files.items()}
+    splits, content = stored(Pairs, "lra-retrieval", recipe, rows)
+    known = byte_facts(splits, CITING, content=content)
+    return Dataset("lra-retrieval", {**splits}, known, partial(show_with, CITING))
+
+
+def read_tsv(file: Path, length: int) -> Iterator[Row]:
+    for number, line in progress(lines(file), file.name, unit="lines"):
+        fields = line.split(b"\t")
+        said = f"{str(file)!r}, line {number}"
+        require(len(fields) == 5, f"{said}: a row is label, id1, id2, text1, text2; got {len(fields)} columns.")
+        label = NUMBERS.get(fields[0].strip(b'"'))
+        require(label is not None, f"{said}: a label is 0, 1, 0.0 or 1.0; got {fields[0][:20]!r}.")
+        yield label, (fields[3][:length], fields[4][:length])  # type: ignore[misc]
+
+
+SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty; the rest is for training
+
+
+def load_citations(path: Path, length: Count = 4000, seed: Seed = 0) -> Dataset:
+    """The first ``length`` bytes of each paper; papers without text are left out, and counted."""
+    require_length(length)
+    papers_file, pairs_file = found(path, "docs.jsonl"), found(path, "citations.tsv")
+    papers, empty = read_papers(papers_file)
+    citing = read_pairs(pairs_file)
+    splits = {
+        name: held(Pairs, citing_pairs(papers, citing, name, length, seed)) for name in ("train", "validation", "test")
+    }
+    known = byte_facts(splits, CITING, papers=len(papers), empty=empty, citations=len(citing))
+    known["content"] = hash_files(papers_file, pairs_file)
+    return Dataset("citations", {**splits}, known, partial(show_with, CITING))
+
+
+def read_papers(file: Path) -> tuple[dict[str, bytes], int]:
+    """Texts by id, and how many papers have none."""
+    papers = [parse_paper(line, f"{str(file)!r}, line {number}") for number, line in lines(file) if line.strip()]
+    texts = {name: text for name, text in papers if text.strip()}
+    return texts, len(papers) - len(texts)
+
+
+def parse_paper(line: bytes, said: str) -> tuple[str, bytes]:
+    try:
+        paper = json.loads(line)
+        return str(paper["id"]), paper["text"].encode("utf-8", errors="replace")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise LrpeError(f"{said}: a paper is a JSON object with id and text; got {line[:60]!r}.") from None
+
+
+def read_pairs(file: Path) -> list[tuple[str, str]]:
+    found = []
+    for number, line in lines(file):
+        ids = line.decode("utf-8", errors="replace").split("\t")
+        require(len(ids) == 2, f"{str(file)!r}, line {number}: a row is two ids; got {len(ids)} columns.")
+        found.append((ids[0], ids[1]))
+    return found
+
+
+def split_of(paper: str) -> str:
+    share = int(sha256(paper.encode()).hexdigest(), 16) % 20
+    return next((name for name, shares in SHARES.items() if share in shares), "train")
+
+
+def citing_pairs(
+    papers: dict[str, bytes], citing: list[tuple[str, str]], split: str, length: int, seed: int
+) -> Iterator[Row]:
+    here = sorted(paper for paper in papers if split_of(paper) == split)
+    known = set(here)
+    inside = sorted({(one, other) for one, other in citing if one != other and one in known and other in known})
+    related = {*inside, *((other, one) for one, other in inside), *((paper, paper) for paper in here)}
+    rng = np.random.default_rng(seed)
+    require(
+        len(inside) > 0, f"Some papers of {split} cite each other; none of {len(here)} does: the graph is too small."
+    )
+    for one, other in inside:
+        strangers = [paper for paper in here if (one, paper) not in related]
+        if strangers:
+            stranger = strangers[rng.integers(len(strangers))]
+            yield 1, (papers[one][:length], papers[other][:length])
+            yield 0, (papers[one][:length], papers[stranger][:length])
+
+
+MODULES = ("two modules", "one module")
+
+
+def load_stdlib_pairs(
+    length: Count = 1024, train: Size = 16_000, validation: Size = 1_000, test: Size = 1_000, seed: Seed = 0
+) -> Dataset:
+    """Pairs of passages of ``length`` bytes; every second pair comes from one module. No module is in two splits."""
+    require_length(length)
+    sizes = {"train": train, "validation": validation, "test": test}
+    require(min(sizes.values()) >= 1, f"A split has one sample or more; got {sizes}.")
+    splits = {
+        name: held(Pairs, module_pairs(modules_of(name, length), size, np.random.default_rng((seed, number))))
+        for number, (name, size) in enumerate(sizes.items())
+    }
+    known = byte_facts(splits, MODULES, content=fingerprint(), seed=seed)
+    return Dataset("stdlib-pairs", {**splits}, known, partial(show_with, MODULES))
+
+
+def modules_of(split: str, length: int) -> list[list[bytes]]:
+    """The passages of each module of the split that has two or more."""
+    found = [passages(module, length) for module in standard_library() if module.split == split]
+    long = [texts for texts in found if len(texts) >= 2]
+    require(
+        len(long) >= 2, f"Two modules for {split} have two passages; {length} bytes are too many: take shorter ones."
+    )
+    return long
+
+
+def module_pairs(modules: list[list[bytes]], count: int, rng: np.random.Generator) -> Iterator[Row]:
+    for number in range(count):
+        one, other = rng.choice(len(modules), 2, replace=False)
+        if number % 2:
+            first, second = rng.choice(len(modules[one]), 2, replace=False)
+            yield 1, (modules[one][first], modules[one][second])
+        else:
+            first, second = (rng.integers(len(modules[which])) for which in (one, other))
+            yield 0, (modules[one][first], modules[other][second])
+
+
+ENTRIES = (
+    Entry(
+        "lra-retrieval",
+        "pair",
+        "does one paper of the ACL Anthology cite the other? byte by byte, up to 4,000 each",
+        "CC BY-NC-SA 3.0 (ACL Anthology Network)",
+        "https://github.com/google-research/long-range-arena (lra_release.gz, tsv_data)",
+        "a folder with new_aan_pairs.{train,eval,test}.tsv: label, id1, id2, text1, text2, without a header",
+        load_official,
+    ),
+    Entry(
+        "citations",
+        "pair",
+        "does one paper cite the other? any papers and citations, byte by byte, up to 4,000 each",
+        "that of the papers",
+        "your own papers, or the ACL Anthology",
+        "a folder with docs.jsonl (id, text) and citations.tsv (two ids a row), or .gz",
+        load_citations,
+    ),
+    Entry(
+        "stdlib-pairs",
+        "pair",
+        "are two passages of Python's standard library from one module? byte by byte",
+        "PSF",
+        "the running Python, which brings it",
+        None,
+        load_stdlib_pairs,
+    ),
+)
