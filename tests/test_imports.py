@@ -62,6 +62,24 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("benchmark", "training", "results", "runs", "speed", "explorer"),
     ),
     "lrpe.lab.report.explorer": ("dense", "page_data", "learned", "page"),
+    "lrpe.lab.data": (
+        *("dataset", "batches", "cache", "reading", "jobs", "standard_library"),
+        *("images", "text", "glue", "arena", "catalog", "show"),
+    ),
+    "lrpe.lab.data.text": (
+        *("source", "folder", "tokenizer", "vocabularies", "stream", "windows", "masking"),
+        *("text_dataset", "hub", "wikitext", "corpora"),
+    ),
+    "lrpe.lab.data.arena": (
+        *("sequences", "listops_expressions", "listops", "text", "retrieval", "image"),
+        *("pathfinder_generator", "pathfinder"),
+    ),
+    "lrpe.lab.data.glue": ("tasks", "official", "stand_ins"),
+    "lrpe.lab.data.images": ("augment", "class_folders", "digits"),
+    "lrpe.lab.tasks": (
+        *("task", "evaluate", "token_losses", "language_modelling", "masked_language_modelling"),
+        *("sentence_classification", "sequence_classification", "image_classification"),
+    ),
 }
 CORE = ("moved", "errors", "arguments", "positions", "encodings", "theory", "weight_decay", "attention", "api")
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
@@ -131,7 +149,8 @@ def test_an_import_against_the_order_is_found(tmp_path, path, source, problem):
     assert find_problems(root) == [problem]
 
 
-def test_a_circle_inside_a_layer_is_found(tmp_path):
+def test_a_circle_inside_a_package_without_an_order_is_found(tmp_path, monkeypatch):
+    monkeypatch.delitem(ORDER, "lrpe.lab.data")
     root = make_tree(tmp_path, {"lab/data/a.py": "from lrpe.lab.data.b import x", "lab/data/b.py": "from .a import y"})
     (problem,) = find_problems(root)
     assert "import each other in a circle" in problem
