@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, require, show
 
 LARGEST = 2**31 - 1  # of a size
 
@@ -15,7 +15,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int = LARGEST) -> N
     whole = isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
     require(
         whole and least <= value <= most,
-        lambda: f"{name} must be a whole number from {least} to {most:,}; got {name}={_shown(value)}.",
+        lambda: f"{name} must be a whole number from {least} to {most:,}; got {name}={show(value)}.",
     )
 
 
@@ -23,7 +23,7 @@ def check_rate(name: str, value: Any) -> None:
     """Raise unless the value is a probability that leaves something: 0 ≤ p < 1."""
     require(
         is_number(value) and 0 <= value < 1,
-        lambda: f"{name} must be a rate p with 0 ≤ p < 1; got {name}={_shown(value)}.",
+        lambda: f"{name} must be a rate p with 0 ≤ p < 1; got {name}={show(value)}.",
     )
 
 
@@ -61,8 +61,3 @@ def has_values(tensor: Tensor) -> bool:
 
 def _kind(tensor: Tensor) -> str:
     return "a nested one" if tensor.is_nested else f"{tensor.dtype} in the layout {tensor.layout}"
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a number of more than 40 digits"
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -33,6 +33,12 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
     return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
 
 
+def show(value: object) -> str:
+    """Return ``repr(value)`` of at most 80 characters: a file or a user may give anything."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a number of more than 40 digits"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def require_extras(what: str, *extras: str) -> None:
     """Raise ``LrpeError`` unless the packages of these extras are installed.
 

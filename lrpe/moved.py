@@ -22,11 +22,11 @@ MODULES = {
     },
     **{
         f"lrpe.encodings.{name}": f"lrpe.theory.{name}"
-        for name in (
-            *("growth", "linearizability", "laws", "probes", "measure", "definition"),
-            *("canonical", "instances", "derive"),
-        )
+        for name in ("linearizability", "laws", "definition", "canonical", "instances", "derive")
     },
+    "lrpe.encodings.growth": "lrpe.theory.rank_growth",
+    "lrpe.encodings.measure": "lrpe.theory.laws",
+    "lrpe.encodings.scaling": "lrpe.encodings.angles",
     "lrpe.replacement": "lrpe.adapt",
 }
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from lrpe.encodings.precision import Precise
 from lrpe.errors import LrpeError, require
+from lrpe.precision import Precise
 
 
 def parameter_groups(

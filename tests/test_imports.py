@@ -12,26 +12,15 @@ import pytest
 # that is not listed may import each other, but not in a circle.
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
-        *("moved", "errors", "arguments", "positions", "whole", "plain_yaml", "typed"),
+        *("moved", "errors", "arguments", "positions", "precision", "autograd", "schema", "serialization", "atomic"),
         *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
     "lrpe.encodings": (
-        *(
-            "register",
-            "precision",
-            "differentiable",
-            "adjoint",
-            "gather",
-            "basis",
-            "householder",
-            "matrix_basis",
-            "scaling",
-        ),
-        *("angles", "alignment", "position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding"),
-        *("stochastic", "absolute", "config", "family"),
+        *("registry", "adjoint", "basis", "householder", "matrix_basis", "angles", "alignment", "position_matrix"),
+        *("unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute", "config", "family"),
     ),
     "lrpe.theory": (
-        *("growth", "linearizability", "laws", "probes", "measure", "definition", "canonical", "instances", "derive"),
+        *("rank_growth", "linearizability", "probes", "laws", "definition", "canonical", "instances", "derive"),
     ),
     "lrpe.attention": (
         *(
@@ -81,7 +70,19 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("sentence_classification", "sequence_classification", "image_classification"),
     ),
 }
-CORE = ("moved", "errors", "arguments", "positions", "encodings", "theory", "weight_decay", "attention", "api")
+CORE = (
+    "moved",
+    "errors",
+    "arguments",
+    "positions",
+    "precision",
+    "autograd",
+    "encodings",
+    "theory",
+    "weight_decay",
+    "attention",
+    "api",
+)
 CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "lrpe"}
 
 ROOT = Path(__file__).parents[1] / "lrpe"

@@ -6,8 +6,8 @@ from torch import Tensor
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.weights import Frame
-from lrpe.encodings.differentiable import Differentiable, one_at_a_time
-from lrpe.encodings.precision import compute_dtype
+from lrpe.autograd import Differentiable, one_at_a_time
+from lrpe.precision import compute_dtype
 
 
 def bidirectional_sum(

@@ -8,9 +8,9 @@ from torch import Tensor
 from lrpe.attention.chunkwise import sum_backward, sum_forward, sum_plainly
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.weights import Frame
-from lrpe.encodings.differentiable import Differentiable
-from lrpe.encodings.precision import compute_dtype
+from lrpe.autograd import Differentiable
 from lrpe.errors import LrpeError
+from lrpe.precision import compute_dtype
 
 Sums = tuple[Tensor, Tensor, Tensor, Tensor]  # Σ (q·k) v, Σ q·k, the last state S, the last sum of keys z
 

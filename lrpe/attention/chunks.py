@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.weights import ChunkWeights, Frame, chunk_weights
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 
 class Cut(NamedTuple):

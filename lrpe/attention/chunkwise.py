@@ -14,7 +14,7 @@ from torch import Tensor
 from lrpe.attention.chunks import Chunks, Cut
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.weights import ChunkWeights, Frame, chunk_links
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 CHUNK = 32  # tokens of a chunk, at the most
 HEADS = 8  # with fewer, a chunk is too little work for a call

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lrpe.arguments import check_count, check_tensor, has_values
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.precision import Precise
 from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.precision import Precise
 
 DecayChoice = str | Tensor | Sequence[float] | None  # a name, one r per key head, or none
 

@@ -8,9 +8,9 @@ from torch import Tensor
 from lrpe.attention.bidirectional import bidirectional_sum, by_group
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.weights import Frame
-from lrpe.encodings.differentiable import Differentiable, eager, one_at_a_time
+from lrpe.autograd import Differentiable, eager, one_at_a_time
 from lrpe.encodings.encoding import Encoding, EncodingTable, PositionalEncoding, check_features, check_table
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 
 def sums_at_once(encoding: PositionalEncoding, tables: tuple, q: Tensor, k: Tensor, v: Tensor) -> TypeGuard[Encoding]:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from lrpe.encodings.differentiable import Differentiable, one_at_a_time
-from lrpe.encodings.precision import Precise, compute_dtype, normal, without_autocast
-from lrpe.encodings.register import Register
+from lrpe.autograd import Differentiable, one_at_a_time
+from lrpe.encodings.registry import Registry
 from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.precision import Precise, compute_dtype, normal, without_autocast
 
 FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., its own width), row by row
 
@@ -118,7 +118,7 @@ class RandomFeatures(Precise):
             return logits.exp() / math.sqrt(len(self.omega))  # in that dtype: most of them are too small for half
 
 
-FEATURE_MAPS: Register[Callable[[int], nn.Module]] = Register(
+FEATURE_MAPS: Registry[Callable[[int], nn.Module]] = Registry(
     {
         "elu+1": lambda d: EluPlusOne(),
         "relu": lambda d: Relu(),

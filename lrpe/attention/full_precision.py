@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lrpe.encodings.precision import without_autocast
+from lrpe.precision import without_autocast
 
 
 def in_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:

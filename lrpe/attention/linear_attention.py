@@ -22,8 +22,8 @@ from lrpe.attention.state import DecodingState, check_kind
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.precision import compute_dtype
 from lrpe.errors import require
+from lrpe.precision import compute_dtype
 
 
 class LinearAttention(AttentionLayer):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.arguments import check_count, is_number
-from lrpe.encodings.differentiable import Differentiable
+from lrpe.autograd import Differentiable
 from lrpe.errors import LrpeError, require, unknown_name
 
 

@@ -9,7 +9,7 @@ from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import Tokens, place
 from lrpe.attention.weights import Frame
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 BLOCK = 64  # tokens of a block, at the most
 

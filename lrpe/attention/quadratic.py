@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.weights import Frame
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 
 @in_full_precision

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.attention.tokens import Tokens
-from lrpe.encodings.precision import compute_dtype, in_float64
+from lrpe.precision import compute_dtype, in_float64
 
 
 class Sight(NamedTuple):

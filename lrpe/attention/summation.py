@@ -12,8 +12,8 @@ from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.quadratic import quadratic_sum
 from lrpe.attention.weights import Frame
-from lrpe.encodings.precision import compute_dtype
 from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.precision import compute_dtype
 
 
 class Start(NamedTuple):

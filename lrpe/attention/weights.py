@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.encodings.precision import in_float64
+from lrpe.precision import in_float64
 
 
 class Frame(NamedTuple):

@@ -1,7 +1,7 @@
 """The family M_s = Λ^(s) P: bases P, position matrices Λ, their angles, and what composes them."""
 
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
-from lrpe.encodings.angles import Angles
+from lrpe.encodings.angles import Angles, Interpolation, NTKAware, YaRN
 from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
@@ -12,7 +12,6 @@ from lrpe.encodings.matrix_basis import Cosine, Dense, Fourier, LearnedOrthogona
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.scaling import Interpolation, NTKAware, YaRN
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.encodings.angles import geometric
-from lrpe.encodings.precision import in_float64
 from lrpe.errors import require
 from lrpe.positions import batched
+from lrpe.precision import in_float64
 
 
 class SinusoidalPositions(nn.Module):

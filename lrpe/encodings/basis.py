@@ -5,10 +5,9 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from lrpe.encodings.adjoint import HasAdjoint
-from lrpe.encodings.gather import Gather, inverse
-from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
+from lrpe.encodings.adjoint import Gather, HasAdjoint, inverse
 from lrpe.errors import require
+from lrpe.precision import Precise, compute_dtype, without_autocast
 
 Table = tuple[Tensor, ...]  # what can be computed before the features are seen; made once, it serves q and k
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lrpe.encodings.angles import Angles, constant, geometric, harmonic, linear
+from lrpe.encodings.angles import SCALINGS, Angles, Interpolation, Scaling, constant, geometric, harmonic, linear
 from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.grid import Grid
@@ -17,12 +17,11 @@ from lrpe.encodings.matrix_basis import Cosine, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.precision import next_seed
-from lrpe.encodings.register import Register
-from lrpe.encodings.scaling import SCALINGS, Interpolation, Scaling
+from lrpe.encodings.registry import Registry
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.precision import next_seed
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ def check_scaling(config: EncodingConfig) -> None:
     )
 
 
-BASES: Register[Callable[[EncodingConfig], Basis]] = Register(
+BASES: Registry[Callable[[EncodingConfig], Basis]] = Registry(
     {
         "identity": lambda c: Identity(c.head_dim),
         "householder": lambda c: Householder(c.head_dim, c.reflections, c.seed, c.learned_basis),
@@ -197,7 +196,7 @@ BASES: Register[Callable[[EncodingConfig], Basis]] = Register(
 )
 
 
-ANGLES: Register[Callable[..., Tensor]] = Register(
+ANGLES: Registry[Callable[..., Tensor]] = Registry(
     {
         "geometric": geometric,
         "linear": linear,
@@ -283,7 +282,7 @@ def build_stochastic(config: EncodingConfig) -> StochasticEncoding:
     return StochasticEncoding(config.head_dim, config.heads, config.sines, config.realizations, seed=config.seed)
 
 
-MATRICES: Register[Callable[[EncodingConfig, int], PositionMatrix]] = Register(
+MATRICES: Registry[Callable[[EncodingConfig, int], PositionMatrix]] = Registry(
     {
         "unitary": build_unitary,
         "orthogonal": build_orthogonal,
@@ -291,4 +290,4 @@ MATRICES: Register[Callable[[EncodingConfig, int], PositionMatrix]] = Register(
     }
 )
 
-OUTSIDE: Register[Callable[[EncodingConfig], PositionalEncoding]] = Register({"stochastic": build_stochastic})
+OUTSIDE: Registry[Callable[[EncodingConfig], PositionalEncoding]] = Registry({"stochastic": build_stochastic})

@@ -9,9 +9,9 @@ from torch import Tensor
 from lrpe.encodings.alignment import Layout, Table, per_head, positions_for, rows_last, tensors_of
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.precision import Precise, compute_dtype, keep_exact, without_autocast
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
+from lrpe.precision import Precise, compute_dtype, keep_exact, without_autocast
 
 
 class PositionalEncoding(Precise):

@@ -7,7 +7,7 @@ import torch
 
 from lrpe.encodings.config import BASES, MATRICES, EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.register import Register
+from lrpe.encodings.registry import Registry
 from lrpe.errors import LrpeError, unknown_name
 
 Fields = dict[str, Any]
@@ -29,7 +29,7 @@ def permuteformer_as_published(given: Fields) -> Fields:
     return {"matrix": "permutation", "seed": PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
 
 
-FAMILY: Register[Callable[[Fields], Fields]] = Register(
+FAMILY: Registry[Callable[[Fields], Fields]] = Registry(
     {
         "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
         "type2": lambda _: {"basis": "householder", "matrix": "orthogonal", "learned_angles": True},
@@ -44,7 +44,7 @@ FAMILY: Register[Callable[[Fields], Fields]] = Register(
 )
 
 # Each head of a baseline has its own, so they are told how many heads there are.
-BASELINES: Register[Callable[[Fields], Fields]] = Register(
+BASELINES: Registry[Callable[[Fields], Fields]] = Registry(
     {
         "per": permuteformer_as_published,
         "spe": lambda _: {"matrix": "stochastic", "acts": "before"},

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from lrpe.autograd import Differentiable
 from lrpe.encodings.basis import Basis, Table
-from lrpe.encodings.differentiable import Differentiable
-from lrpe.encodings.precision import keep, normal
 from lrpe.errors import require
+from lrpe.precision import keep, normal
 
 
 class Householder(Basis):

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from lrpe.encodings.basis import Basis, Table
-from lrpe.encodings.precision import in_float64, keep, keep_exact, normal
 from lrpe.errors import LrpeError, require
+from lrpe.precision import in_float64, keep, keep_exact, normal
 
 
 def nearest_unitary(given: Tensor, name: str) -> Tensor:

@@ -5,11 +5,11 @@ import math
 import torch
 from torch import Tensor
 
+from lrpe.autograd import Differentiable, differentiating_forward, one_at_a_time
 from lrpe.encodings.angles import Angles, geometric
-from lrpe.encodings.differentiable import Differentiable, differentiating_forward, one_at_a_time
 from lrpe.encodings.position_matrix import PositionMatrix, Table
-from lrpe.encodings.precision import LACK_FLOAT64
 from lrpe.errors import require
+from lrpe.precision import LACK_FLOAT64
 
 
 class Orthogonal(PositionMatrix):

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from lrpe.encodings.gather import Gather, inverse
+from lrpe.encodings.adjoint import Gather, inverse
 from lrpe.encodings.position_matrix import PositionMatrix, Table
-from lrpe.encodings.precision import generator_of
 from lrpe.errors import require
+from lrpe.precision import generator_of
 
 
 class Permutation(PositionMatrix):

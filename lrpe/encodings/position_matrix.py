@@ -7,8 +7,8 @@ from torch import Tensor
 
 from lrpe.encodings.adjoint import HasAdjoint
 from lrpe.encodings.alignment import Table, check_axes, per_head, positions_for
-from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
 from lrpe.errors import require
+from lrpe.precision import Precise, compute_dtype, without_autocast
 
 
 class PositionMatrix(HasAdjoint, Precise):

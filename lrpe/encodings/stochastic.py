@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from lrpe.encodings.alignment import Layout, per_head, rows_last
 from lrpe.encodings.encoding import PositionalEncoding, check_features
-from lrpe.encodings.precision import compute_dtype, in_float64, keep, next_seed, normal, without_autocast
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
+from lrpe.precision import compute_dtype, in_float64, keep, next_seed, normal, without_autocast
 
 
 class StochasticTable(NamedTuple):

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from lrpe.autograd import Differentiable
 from lrpe.encodings.angles import Angles, geometric
-from lrpe.encodings.differentiable import Differentiable
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.errors import require
 

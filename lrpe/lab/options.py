@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from lrpe.errors import LrpeError, unknown_name
-from lrpe.typed import conform, parse_yaml
+from lrpe.schema import conform
 
 
 def conform_options(
@@ -43,6 +43,8 @@ def parse_word(text: str, hint: Any, key: str) -> Any:
         if Path not in kinds and not _is_unicode(text):
             raise LrpeError(f"{key} must be UTF-8 text; got {text!r}.")
         return conform(text, hint, key)
+    from lrpe.serialization import parse_yaml  # yaml comes with an extra, and `lrpe --help` must work without it
+
     try:
         value = parse_yaml(text)
     except LrpeError:

@@ -8,6 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from lrpe.atomic import atomic_folder, naming_failure
 from lrpe.errors import require
 from lrpe.models import auto
 from lrpe.models.card import card, ways_to_load
@@ -16,7 +17,6 @@ from lrpe.models.flatten import flatten
 from lrpe.models.plugins import plugins
 from lrpe.models.saved import CLASSES, find_model, load_model
 from lrpe.models.trunk import LrpeModel
-from lrpe.whole import naming_failure, whole_folder
 
 # Whatever else lies beside a model (notes, credentials, the state of a run) is not ours to give away.
 BESIDE = (
@@ -65,7 +65,7 @@ def write_model(model: Any, source: Path, to: Path, finish: Callable[[Path], Non
         not to.exists() or (to.is_dir() and not any(to.iterdir())),
         f"An export is written to a new folder; {str(to)!r} is not empty.",
     )
-    with naming_failure(to, SafetensorError), whole_folder(to) as folder:
+    with naming_failure(to, SafetensorError), atomic_folder(to) as folder:
         model.save_pretrained(folder)
         for beside in (find_model(source), source / "tokenizer"):
             _copy_known(beside, source.resolve(), folder)

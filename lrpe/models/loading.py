@@ -10,10 +10,10 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 from transformers import PreTrainedModel
 
-from lrpe.encodings.precision import Precise
 from lrpe.errors import LrpeError
 from lrpe.models.block import Block, defined_tensors
 from lrpe.models.configuration import LrpeConfig
+from lrpe.precision import Precise
 
 OF_THE_HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
 DEFINING = {"encoding", "decay", "feature_map", "seed", "max_position_embeddings", "position_layout", "attention"}

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 
 class LayerNorm(nn.LayerNorm):

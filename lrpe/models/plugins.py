@@ -6,7 +6,7 @@ from typing import Any
 from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.encodings.config import ANGLES, BASES, MATRICES, OUTSIDE
 from lrpe.encodings.family import BASELINES, FAMILY
-from lrpe.encodings.register import Register
+from lrpe.encodings.registry import Registry
 from lrpe.models.configuration import LrpeConfig
 
 
@@ -20,7 +20,7 @@ def plugins(config: LrpeConfig) -> list[str]:
     return sorted(found)
 
 
-def _named(config: LrpeConfig) -> Iterator[tuple[str, Any, Register]]:
+def _named(config: LrpeConfig) -> Iterator[tuple[str, Any, Registry]]:
     """(kind, name, register) of everything that a configuration chooses by a name of ours."""
     yield "feature map", config.feature_map, FEATURE_MAPS
     for layer in range(config.num_hidden_layers):

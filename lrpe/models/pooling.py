@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lrpe.encodings.precision import compute_dtype
+from lrpe.precision import compute_dtype
 
 
 def pool(x: Tensor, mask: Tensor | None, kind: str) -> Tensor:

@@ -10,7 +10,7 @@ from lrpe.models import auto
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.pair_classification import LrpeForPairClassification
 from lrpe.models.quiet import quietly
-from lrpe.typed import read_json
+from lrpe.serialization import read_json
 
 CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from lrpe.encodings.alignment import align, positions_for
 from lrpe.encodings.encoding import check_features
-from lrpe.encodings.precision import Precise, compute_dtype, without_autocast
 from lrpe.errors import LrpeError, require
+from lrpe.precision import Precise, compute_dtype, without_autocast
 
 Part = Callable[[Tensor], Tensor]  # q ↦ q̂ or k ↦ k̂: (..., n, d) -> (..., n, d_l)
 

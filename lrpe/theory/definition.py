@@ -18,11 +18,10 @@ from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.errors import LrpeError, require
-from lrpe.theory.growth import as_matrix
-from lrpe.theory.laws import Report
+from lrpe.theory.laws import Measure, Report
 from lrpe.theory.linearizability import linearizability
-from lrpe.theory.measure import Measure
 from lrpe.theory.probes import Images, Places, images_of_factor, images_of_map, images_of_matrix, images_of_rows
+from lrpe.theory.rank_growth import as_matrix
 
 _DENSE = 128  # up to here dense matrices are tested at every position
 Module = TypeVar("Module", bound=nn.Module)

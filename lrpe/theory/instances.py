@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.precision import at_least_float32, in_float64, next_seed, normal
 from lrpe.errors import LrpeError, require
+from lrpe.precision import at_least_float32, in_float64, next_seed, normal
 from lrpe.theory.canonical import CanonicalForm, Primitive, itself, ones
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lrpe.theory.growth import Numbers, Study, as_matrix, forgets, measure_growth, study
+from lrpe.theory.rank_growth import Numbers, Study, as_matrix, forgets, measure_growth, study
 
 _LARGEST = 256  # rows of the block matrices that are shown
 _ENOUGH = 1024  # rows of one that is positive semidefinite for certain, if it is needed

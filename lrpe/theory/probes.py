@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.theory.growth import as_matrix
+from lrpe.theory.rank_growth import as_matrix
 
 Position = tuple[int, ...]  # one integer per axis
 NEAR = 2048  # every position up to here is tested

@@ -7,7 +7,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.options import conform_options, parse_options, parse_word
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 
 def load(

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError, require
 from lrpe.lab.benchmarks.lines import Line, line_table
 from lrpe.lab.benchmarks.process import describe_settings
 from lrpe.lab.stamp import describe
-from lrpe.typed import read_json
-from lrpe.whole import write_whole
+from lrpe.serialization import read_json
 
 
 def result_files(path: Path) -> tuple[Path, Path]:
@@ -36,7 +36,7 @@ def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
     """Write both files, each under a temporary name that is then renamed, so that no reader meets half a file."""
     files = result_files(path)
     for file, content in zip(files, (json.dumps(result, indent=2, ensure_ascii=False), text), strict=True):
-        write_whole(file, f"{content}\n")
+        write_atomically(file, f"{content}\n")
     return files
 
 

@@ -10,7 +10,7 @@ from lrpe.errors import require
 from lrpe.lab.cli.choosing import words
 from lrpe.lab.cli.compare import BenchCompare
 from lrpe.lab.cli.verb import Verb
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from lrpe.errors import require, unknown_name
 from lrpe.lab.options import parse_word
-from lrpe.typed import Seed
+from lrpe.schema import Seed
 
 Word = TypeVar("Word", str, Path)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.cli.choosing import one, pairs
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 if TYPE_CHECKING:
     from lrpe.lab.data.dataset import Dataset

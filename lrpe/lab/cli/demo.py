@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from lrpe.errors import require
 from lrpe.lab.cli.table import MakeTable
-from lrpe.typed import Range, Seed
+from lrpe.schema import Range, Seed
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from lrpe.lab.cli.choosing import one
 from lrpe.lab.cli.train import show
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ class Export:
 
     def run(self) -> int:
         from lrpe.adapt.export import export
+        from lrpe.atomic import naming_failure
         from lrpe.models.quiet import quietly
-        from lrpe.whole import naming_failure
 
         source = one(self.source, "export", "run")
         if self.to is None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.cli.choosing import one
-from lrpe.typed import Range, Seed
+from lrpe.schema import Range, Seed
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from lrpe.errors import require
 from lrpe.lab.cli.choosing import one, paths, seeds, words
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 OF_SPEED = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
 

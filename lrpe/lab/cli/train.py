@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from lrpe.errors import LrpeError
 from lrpe.lab.cli.choosing import one, paths
-from lrpe.typed import Seed
+from lrpe.schema import Seed
 
 NAMES = ("column", "method", "setting", "scale")  # what an experiment is made of
 
@@ -81,7 +81,7 @@ class Train:
         from lrpe.lab.experiments.methods import row
         from lrpe.lab.experiments.scale import find_scale
         from lrpe.lab.experiments.written import changed, nested, read_changes
-        from lrpe.typed import conform
+        from lrpe.schema import conform
 
         written = {} if self.config is None else read_changes(self.config)
         if not self.column and "column" not in written:

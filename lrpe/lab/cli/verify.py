@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from lrpe.lab.aligned import in_columns
-from lrpe.typed import Range, Seed
+from lrpe.schema import Range, Seed
 
 if TYPE_CHECKING:
     from lrpe.encodings.encoding import PositionalEncoding

@@ -19,9 +19,9 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from lrpe.atomic import atomic_folder
 from lrpe.errors import LrpeError
-from lrpe.typed import read_json
-from lrpe.whole import whole_folder
+from lrpe.serialization import read_json
 
 _MANIFEST = "manifest.json"
 SECONDS = 30.0  # between two lines of one that waits
@@ -98,7 +98,7 @@ def _build_whole(folder: Path, recipe: dict[str, Any], build: Callable[[Path], N
         print(f"{folder.name}: {damage}; it is prepared again.", file=sys.stderr, flush=True)
     for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # of a process that was killed: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
-    with whole_folder(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         build(temporary)
         files = sorted(path for path in temporary.rglob("*") if path.is_file())
         manifest = {"recipe": recipe, "files": {str(file.relative_to(temporary)): _entry(file) for file in files}}

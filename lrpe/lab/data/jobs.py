@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar
 from tqdm import tqdm
 
 from lrpe.errors import LrpeError
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 Processes = Annotated[int, Range(1, 1024)]
 Item = TypeVar("Item")

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from lrpe.encodings.scaling import SCALINGS
+from lrpe.atomic import atomic_folder, write_atomically
+from lrpe.encodings.angles import SCALINGS
 from lrpe.errors import LrpeError, require
 from lrpe.lab.experiments.build import build_model, build_task, lengthened, load_checkpoint_weights
 from lrpe.lab.experiments.experiment import Experiment
@@ -23,8 +24,7 @@ from lrpe.lab.training.processes import on_first, rank, world
 from lrpe.lab.training.same_run import check_config
 from lrpe.lab.training.writing import naming_failure
 from lrpe.models.saved import load_model
-from lrpe.typed import read_json, to_json
-from lrpe.whole import whole_folder, write_whole
+from lrpe.serialization import read_json, to_json
 
 Results = dict[str, dict[str, float]]  # metrics by split
 
@@ -139,12 +139,12 @@ def save_tokenizer(task: Task, folder: Path) -> None:
     """Beside the run, for whoever generates with it or exports it."""
     tokenizer = getattr(task, "tokenizer", None) or getattr(task.dataset, "tokenizer", None)
     if tokenizer is not None and not folder.exists():
-        with naming_failure(folder), whole_folder(folder) as temporary:
+        with naming_failure(folder), atomic_folder(folder) as temporary:
             tokenizer.save(temporary)
 
 
 def write_results(folder: Path, found: Mapping[str, Any]) -> None:
-    write_whole(folder / "results.json", to_json(found))
+    write_atomically(folder / "results.json", to_json(found))
 
 
 def read_results(folder: Path) -> Results:

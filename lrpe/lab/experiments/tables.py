@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from lrpe.attention.normalizer import NORMALIZERS
-from lrpe.encodings.scaling import SCALINGS
+from lrpe.encodings.angles import SCALINGS
 from lrpe.errors import require, unknown_name
 from lrpe.lab.experiments import paper
 from lrpe.lab.experiments.columns.arena import ARENA

@@ -13,7 +13,8 @@ from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import row
 from lrpe.lab.training.same_run import Config, differing, flatten, is_free
 from lrpe.models.configuration import LrpeConfig
-from lrpe.typed import conform, parse_yaml, read_yaml
+from lrpe.schema import conform
+from lrpe.serialization import parse_yaml, read_yaml
 
 RESOLVED = "resolved"  # all fields of LrpeConfig, beside those that the data decide: what method and setting come to
 ROW = "row"  # what stood in its place before: the fields that method and setting decide

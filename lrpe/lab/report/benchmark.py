@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from lrpe.atomic import write_atomically
 from lrpe.errors import require, require_extras
 from lrpe.lab.benchmarks.lines import digits
 from lrpe.lab.report.html import bullets, section
 from lrpe.lab.report.page import figure, scrolled, write_page
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
-from lrpe.whole import write_whole
 
 KINDS = (".png", ".svg", ".html")
 PASS, SHORT = "#0072B2", "#D55E00"  # apart for every kind of eye; the shapes differ as well
@@ -32,7 +32,7 @@ def save_plot(path: Path, result: Result) -> None:
         write_page(path, title, [section("The measurement", [drawn, bullets(_about(result))])])
         return
     titled = spec | {"title": {"text": title, "subtitle": _about(result)}}
-    write_whole(path, as_png(titled) if path.suffix == ".png" else as_svg(titled) or "")
+    write_atomically(path, as_png(titled) if path.suffix == ".png" else as_svg(titled) or "")
 
 
 def goal_chart(result: Result) -> Spec:

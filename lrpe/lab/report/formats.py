@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from lrpe.atomic import write_atomically
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.report.html import element
 from lrpe.lab.report.table import Column, Place, laid_out
-from lrpe.whole import write_whole
 
 Titles = dict[str, str]  # of rows, by name
 
@@ -92,7 +92,7 @@ def as_html(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> s
 def write_formats(file: Path, rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> None:
     """Write the table as text, Markdown and LaTeX: ``file`` with the ending of each; HTML is a part of a page."""
     for ending, write in {".txt": as_text, ".md": as_markdown, ".tex": as_latex}.items():
-        write_whole(file.with_suffix(ending), write(rows, columns, ranked) + "\n")
+        write_atomically(file.with_suffix(ending), write(rows, columns, ranked) + "\n")
 
 
 def _with_legend(table: str, gap: str, legend: str) -> str:

@@ -5,9 +5,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from lrpe.atomic import write_atomically
 from lrpe.lab.report.html import element, facts, section, shared_style
 from lrpe.lab.report.picture import Spec, as_svg, narrowed, save_picture
-from lrpe.whole import write_whole
 
 
 def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
@@ -30,7 +30,7 @@ def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
 </body>
 </html>
 """
-    write_whole(file, text)
+    write_atomically(file, text)
     return file
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lrpe.whole import write_whole
+from lrpe.atomic import write_atomically
 
 Spec = dict[str, Any]
 
@@ -45,8 +45,8 @@ def save_picture(spec: Spec, file: Path) -> list[Path]:
     svg = as_svg(spec)
     if svg is None:
         return []
-    write_whole(_with_ending(file, ".svg"), svg)
-    write_whole(_with_ending(file, ".png"), as_png(spec))
+    write_atomically(_with_ending(file, ".svg"), svg)
+    write_atomically(_with_ending(file, ".png"), as_png(spec))
     return [_with_ending(file, ".svg"), _with_ending(file, ".png")]
 
 

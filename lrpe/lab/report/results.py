@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from lrpe.atomic import write_atomically
 from lrpe.lab.experiments.baselines import counted_perplexity
 from lrpe.lab.experiments.summary import Chosen, Scores, averages, deviations, means
 from lrpe.lab.experiments.table import Figure
@@ -17,8 +18,7 @@ from lrpe.lab.report.page import beside, provenance, write_page
 from lrpe.lab.report.table import Column, as_data
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
-from lrpe.typed import to_json
-from lrpe.whole import write_whole
+from lrpe.serialization import to_json
 
 Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
 
@@ -40,12 +40,12 @@ def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
         texts.append(text)
         parts.append(part)
     written = {"command": command, "stamp": mark, "settings": data} | references_as_data(chosen)
-    write_whole(out / "table.json", to_json(written) + "\n")
+    write_atomically(out / "table.json", to_json(written) + "\n")
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
     parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(chosen)))))
     sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]
     text = "\n\n".join([*texts, "\n".join([*sources, *notes, describe(mark)])])
-    write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
+    write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     return text, write_page(out / "index.html", chosen.table.title, parts)
 
 

@@ -24,7 +24,7 @@ from lrpe.lab.report.table import Column
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.about import About, read_about
 from lrpe.lab.training.metrics import read_metrics
-from lrpe.typed import read_text
+from lrpe.serialization import read_text
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from lrpe.atomic import write_atomically
 from lrpe.lab.experiments.paper import SPEED, printed
 from lrpe.lab.report.benchmark import speed_chart
 from lrpe.lab.report.formats import as_html, as_text, write_formats
@@ -10,8 +11,7 @@ from lrpe.lab.report.html import bullets, folded, preformatted, section
 from lrpe.lab.report.page import beside, picture, pictures, provenance, write_page
 from lrpe.lab.report.table import Column, as_data
 from lrpe.lab.stamp import describe
-from lrpe.typed import to_json
-from lrpe.whole import write_whole
+from lrpe.serialization import to_json
 
 TITLE = "Training steps of the bidirectional language model, relative to Base"
 NOTES = (
@@ -29,12 +29,12 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     rows, columns = {row["method"]: row["title"] for row in result["rows"]}, [column_of(result)]
     ranked = [row for row in rows if row != "base"]  # which has nothing to pay for
     write_formats(out / "fair", rows, columns, ranked)
-    write_whole(out / "fair.json", to_json(result) + "\n")
+    write_atomically(out / "fair.json", to_json(result) + "\n")
     data = {"command": command, "stamp": result["stamp"], "settings": {"fair": as_data(rows, columns)}}
-    write_whole(out / "table.json", to_json(data) + "\n")
+    write_atomically(out / "table.json", to_json(data) + "\n")
     notes = [*quick_note(result), noise_note(result), *NOTES]
     text = "\n\n".join([TITLE, as_text(rows, columns, ranked), "\n".join([*notes, describe(result["stamp"])])])
-    write_whole(out / "table.txt", f"{text}\n\nMade by: {command}\n")
+    write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     made = provenance(result["stamp"], command, folded("The measurement", preformatted(measured)))
     drawn = picture(speed_chart(result), out / "speed", "Training steps relative to Base's, with their quartiles.")
     parts = [

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lrpe.lab.names import check_name
-from lrpe.typed import conform_known, read_json
+from lrpe.schema import conform_known
+from lrpe.serialization import read_json
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 
+from lrpe.atomic import remove, sync, sync_folder, write_atomically
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.training.optimizer_state import load_state, save_state
@@ -17,8 +18,8 @@ from lrpe.lab.training.precision import Scale
 from lrpe.lab.training.processes import on_every, on_first, rank, world
 from lrpe.lab.training.writing import naming_failure
 from lrpe.models.quiet import quietly
-from lrpe.typed import conform_known, read_json, to_json
-from lrpe.whole import remove, sync, sync_folder, write_whole
+from lrpe.schema import conform_known
+from lrpe.serialization import read_json, to_json
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 WEIGHTS = "model.safetensors"
@@ -82,7 +83,7 @@ def _complete(temporary: Path, folder: Path, bare: Any, weights: dict[str, Any],
     with naming_failure(folder), quietly():
         bare.save_pretrained(temporary, state_dict=once)
         described = replace(progress, processes=world(), sha256=_hashes(temporary))
-        write_whole(temporary / DONE, to_json(asdict(described)))
+        write_atomically(temporary / DONE, to_json(asdict(described)))
         sync_folder(temporary)
         remove(folder)  # a damaged one
         temporary.rename(folder)

@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from lrpe.atomic import remove, temporary_name
 from lrpe.errors import LrpeError, require
 from lrpe.lab.training.checkpoint import DONE, Progress, read_progress
 from lrpe.lab.training.writing import naming_failure
-from lrpe.typed import conform_known, read_json
-from lrpe.whole import remove, temporary_name
+from lrpe.schema import conform_known
+from lrpe.serialization import read_json
 
 KEPT = 2  # beside the best
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.training.writing import Lines
-from lrpe.typed import conform, parse_json
+from lrpe.schema import conform
+from lrpe.serialization import parse_json
 
 MOST = 2**53  # updates, which JavaScript can still count, so that pictures can
 TAIL = 2**14  # bytes, which hold many lines

@@ -11,6 +11,7 @@ import torch
 import yaml
 from filelock import FileLock, Timeout
 
+from lrpe.atomic import remove, sync, write_atomically
 from lrpe.errors import LrpeError
 from lrpe.lab.stamp import commit, cpu_model, installed_version
 from lrpe.lab.training.about import About
@@ -18,8 +19,7 @@ from lrpe.lab.training.metrics import read_metrics
 from lrpe.lab.training.processes import on_first
 from lrpe.lab.training.same_run import Config, as_read, check_config, check_data
 from lrpe.lab.training.writing import Lines, naming_failure
-from lrpe.typed import to_json
-from lrpe.whole import remove, sync, write_whole
+from lrpe.serialization import to_json
 
 
 class Record:
@@ -43,8 +43,8 @@ class Record:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not (self.folder / "config.yaml").exists():
                 known = {"data": about.data, "metric": about.metric, "better": about.better}
-                write_whole(self.folder / "environment.json", to_json(environment() | known))
-                write_whole(self.folder / "config.yaml", yaml.safe_dump(as_read(self.config), sort_keys=False))
+                write_atomically(self.folder / "environment.json", to_json(environment() | known))
+                write_atomically(self.folder / "config.yaml", yaml.safe_dump(as_read(self.config), sort_keys=False))
                 return
         for text in check_config(self.folder, self.config, self.upgrade):
             self.log(f"Changed since the run began: {text}.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from lrpe.errors import require
 from lrpe.lab.training.about import read_about
-from lrpe.typed import read_yaml, to_json
+from lrpe.serialization import read_yaml, to_json
 
 # Fields that say how a run is computed, and not what it learns, by their section: these may change on the way.
 FREE = {

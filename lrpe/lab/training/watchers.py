@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError
 from lrpe.lab.training.writing import Growing, naming_failure
-from lrpe.whole import write_whole
 
 Figures = dict[str, float]
 
@@ -71,7 +71,7 @@ def own_id(file: Path) -> str:
     """By which a run is known elsewhere: drawn once, and kept in its folder."""
     if not file.exists():
         with naming_failure(file):
-            write_whole(file, uuid4().hex)
+            write_atomically(file, uuid4().hex)
     return file.read_text(encoding="utf-8")
 
 

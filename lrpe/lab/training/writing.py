@@ -7,14 +7,14 @@ from typing import BinaryIO
 
 from safetensors import SafetensorError
 
-from lrpe import whole
+from lrpe import atomic
+from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError, require
-from lrpe.whole import write_whole
 
 
 def naming_failure(path: Path) -> AbstractContextManager[None]:
-    """As ``whole.naming_failure``, for weights too."""
-    return whole.naming_failure(path, SafetensorError)
+    """As ``atomic.naming_failure``, for weights too."""
+    return atomic.naming_failure(path, SafetensorError)
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
@@ -66,4 +66,4 @@ class Lines(Growing):
     def rewrite(self, lines: list[str]) -> None:
         self.close()
         with naming_failure(self.file):
-            write_whole(self.file, "".join(f"{line}\n" for line in lines))
+            write_atomically(self.file, "".join(f"{line}\n" for line in lines))

@@ -29,7 +29,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeypat
     def full(*_):
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr("lrpe.whole.os.fsync", full)
+    monkeypatch.setattr("lrpe.atomic.os.fsync", full)
     with pytest.raises(LrpeError, match=r"encoding\.json could not be written: no space left"):
         save(tmp_path / "encoding", {"run": 2}, "second")
     assert json.loads((tmp_path / "encoding.json").read_bytes()) == {"run": 1}

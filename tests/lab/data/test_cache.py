@@ -138,7 +138,7 @@ def test_a_file_is_hashed_once_per_process(monkeypatch):
 
 def test_a_prepared_folder_is_on_the_disk_before_it_has_its_name(monkeypatch):
     synced = []
-    monkeypatch.setattr("lrpe.whole.sync", lambda path: synced.append((path.name, path.exists())))
+    monkeypatch.setattr("lrpe.atomic.sync", lambda path: synced.append((path.name, path.exists())))
     folder = prepared("words", {}, fill)
     names = [name for name, _ in synced]
     assert {"tokens", "facts.json", "manifest.json", "deep"} <= set(names)

@@ -12,7 +12,7 @@ from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.experiments.scale import smoke
 from lrpe.lab.experiments.written import changed, from_dict, nested, to_dict, upgrade
 from lrpe.lab.training.same_run import differences
-from lrpe.typed import parse_yaml
+from lrpe.serialization import parse_yaml
 
 
 def small(method: str = "recommended") -> Experiment:

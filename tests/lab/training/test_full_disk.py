@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-import lrpe.whole
+import lrpe.atomic
 from lrpe import LrpeError
 from lrpe.lab.training import checkpoint, optimizer_state, writing
 from lrpe.lab.training.history import History
@@ -47,9 +47,9 @@ WAYS = {
     "the optimiser": (optimizer_state, "save_file", 2, full_in_rust),
     "the weights": ("transformers.modeling_utils", "safe_save_file", 1, full_in_rust),
     "the mark of a whole one": (checkpoint, "_hashes", 2, full),
-    "the disk's own memory": (lrpe.whole, "sync", 17, full),
+    "the disk's own memory": (lrpe.atomic, "sync", 17, full),
     "the metrics": (writing, "write_all", 9, full),
-    "an old metrics file": (writing, "write_whole", 0, full),
+    "an old metrics file": (writing, "write_atomically", 0, full),
     "TensorBoard": (writing, "write_all", 10, full),
 }
 

@@ -11,7 +11,7 @@ from lrpe.lab.data.arena.sequences import Row, Sequences, facts, held
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample, Split
 from lrpe.lab.data.images import digits
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS = 32 * 32

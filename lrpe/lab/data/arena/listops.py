@@ -13,7 +13,7 @@ from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.dataset import Dataset, Entry, Sample
 from lrpe.lab.data.jobs import Processes, progress
 from lrpe.lab.data.reading import found, lines
-from lrpe.typed import Range, Seed
+from lrpe.schema import Range, Seed
 
 VERSION = 1  # of what is written to the cache
 FILES = {"train": "basic_train.tsv", "validation": "basic_val.tsv", "test": "basic_test.tsv"}

@@ -15,7 +15,7 @@ from lrpe.lab.data.arena.pathfinder_generator import DIFFICULTIES, SIDE, Difficu
 from lrpe.lab.data.arena.sequences import Row, Sequences, Size, facts, stored
 from lrpe.lab.data.dataset import Dataset, Entry, Sample
 from lrpe.lab.data.jobs import Processes, in_parallel
-from lrpe.typed import Seed
+from lrpe.schema import Seed
 
 VERSION = 1  # of what is written to the cache
 FOLDERS = {"easy": "curv_baseline", "intermediate": "curv_contour_length_9", "hard": "curv_contour_length_14"}

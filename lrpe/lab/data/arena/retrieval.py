@@ -19,7 +19,7 @@ from lrpe.lab.data.dataset import Dataset, Entry
 from lrpe.lab.data.jobs import progress
 from lrpe.lab.data.reading import found, lines
 from lrpe.lab.data.standard_library import fingerprint, passages, standard_library
-from lrpe.typed import Count, Seed
+from lrpe.schema import Count, Seed
 
 VERSION = 1  # of what is written to the cache
 CITING = ("unrelated", "cites")

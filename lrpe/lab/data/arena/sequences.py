@@ -10,7 +10,7 @@ import numpy as np
 from lrpe.errors import require
 from lrpe.lab.data.cache import content_hash, prepared
 from lrpe.lab.data.dataset import Draw, Sample
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 Row = tuple[int, tuple[bytes, ...]]  # a label, and one sequence of ids below 256 or two
 Size = Annotated[int, Range(1, 10**9)]  # samples of a split

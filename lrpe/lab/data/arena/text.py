@@ -12,7 +12,7 @@ from lrpe.lab.data.dataset import Dataset, Entry
 from lrpe.lab.data.jobs import progress
 from lrpe.lab.data.reading import found, lines
 from lrpe.lab.data.standard_library import Module, fingerprint, passages, standard_library
-from lrpe.typed import Count
+from lrpe.schema import Count
 
 LABELS = ("neg", "pos")
 VALIDATION_SHARE = 10  # one in so many of the reviews for training

@@ -12,7 +12,7 @@ from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 from lrpe.lab.data.glue.official import show
 from lrpe.lab.data.glue.tasks import TASKS
 from lrpe.lab.data.standard_library import Docstring, docstrings, fingerprint
-from lrpe.typed import Seed
+from lrpe.schema import Seed
 
 Maker = Callable[[Sequence[Docstring], np.random.Generator], Iterator[Sample]]
 CODES_AND_TREES = ("encodings", "email", "xml", "html", "json", "codecs", "csv", "string", "textwrap", "re", "ast")

@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample
 from lrpe.lab.data.images.augment import Augment, center
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
 SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}

@@ -11,7 +11,7 @@ from lrpe.lab.data.text.hub import load as load_hub
 from lrpe.lab.data.text.source import Document, Every, Source, joined
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.lab.data.text.tokenizer import Tokenizer
-from lrpe.typed import Count
+from lrpe.schema import Count
 
 FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
 PARTS = ("wikipedia", "books")

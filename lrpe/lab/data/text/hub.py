@@ -12,7 +12,7 @@ from lrpe.lab.data.text.folder import SPLIT_NAMES
 from lrpe.lab.data.text.source import Document, Every, Source, joined, share
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.lab.data.text.tokenizer import Tokenizer
-from lrpe.typed import Count
+from lrpe.schema import Count
 
 
 class Repository(NamedTuple):

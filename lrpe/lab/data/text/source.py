@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
-from lrpe.typed import Range
+from lrpe.schema import Range
 
 Every = Annotated[int, Range(3)]  # of so many documents one is for validation, one for the test, the rest for training
 

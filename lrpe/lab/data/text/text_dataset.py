@@ -22,7 +22,8 @@ from lrpe.lab.data.text.vocabularies import (
     words,
 )
 from lrpe.lab.data.text.windows import Windows
-from lrpe.typed import Count, read_json
+from lrpe.schema import Count
+from lrpe.serialization import read_json
 
 STREAM_VERSION = 1  # of what is written
 

@@ -15,7 +15,7 @@ from lrpe.lab.data.text.hub import hub_source
 from lrpe.lab.data.text.source import Document, Source
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.lab.data.text.tokenizer import Tokenizer
-from lrpe.typed import Count
+from lrpe.schema import Count
 
 LAYOUT = "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens (or .txt, .raw; each may be gzipped)"
 

@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError, require
 from lrpe.lab.report.explorer.page_data import given
 from lrpe.lab.report.html import code_in_script, fill, json_in_script, shared_style
-from lrpe.whole import write_whole
 
 SCRIPTS = (  # each uses those before it
     "angles.js",
@@ -41,7 +41,7 @@ def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = ()) -> Path:
     require(file.suffix == ".html", f"The explorer is a page, such as explorer.html; got {file.name!r}.")
     require(file.parent.is_dir(), f"The explorer is written to a folder that is there; got {str(file.parent)!r}.")
     require(not file.is_dir(), f"The explorer is a file; {str(file)!r} is a folder.")
-    write_whole(file, explorer(learned))
+    write_atomically(file, explorer(learned))
     return file
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.typed import DEEPEST, Range, conform, parse_json, parse_yaml, read_json, read_yaml
+from lrpe.schema import Range, conform
+from lrpe.serialization import DEEPEST, parse_json, parse_yaml, read_json, read_yaml
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,16 @@ of these. ``Range`` in an ``Annotated`` type bounds a number.
 """
 
 import difflib
-import json
-import math
 import os
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from stat import S_ISREG
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, require, show, unknown_name
 
 T = TypeVar("T")
-LARGEST_JSON, LARGEST_YAML = 2**24, 2**18  # bytes; PyYAML takes seconds for a file of that size
-DEEPEST = 40  # brackets within brackets; our own files have about 6
 
 
 @dataclass(frozen=True)
@@ -38,74 +33,6 @@ class Range:
 
 Count = Annotated[int, Range(1)]
 Seed = Annotated[int, Range(0, 2**63 - 1)]  # what torch's generators take
-
-
-def read_json(file: Path, kind: type[T]) -> T:
-    """Return what a JSON file holds, as ``kind``; ``LrpeError`` if it cannot be read or holds something else."""
-    return _naming(file, lambda: conform(parse_json(read_text(file)), kind, ""))
-
-
-def read_yaml(file: Path, kind: type[T]) -> T:
-    """Return what a YAML file holds, as ``kind``; ``LrpeError`` if it cannot be read or holds something else."""
-    return _naming(file, lambda: conform(parse_yaml(read_text(file, LARGEST_YAML)), kind, ""))
-
-
-def _naming(file: Path, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except LrpeError as error:
-        raise LrpeError(f"{str(file)!r} cannot be read: {str(error).rstrip('.')}.") from error
-
-
-def read_text(file: Path, largest: int = LARGEST_JSON) -> str:
-    """Return the text of a regular file; a pipe, which might never end, is none."""
-    try:
-        about = file.stat()
-        require(S_ISREG(about.st_mode), "it is not a file")
-        require(about.st_size <= largest, f"it has more than {largest:,} bytes")
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LrpeError(error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise LrpeError(f"it is not UTF-8 text, at byte {error.start + 1}") from error
-
-
-def parse_json(text: str) -> Any:
-    """Return the value of a JSON text; NaN and Infinity, which JSON lacks but Python once wrote, are read too."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise LrpeError(f"it is not JSON: {error}") from error
-    except RecursionError:
-        raise LrpeError(_TOO_DEEP) from None
-    return _shallow(value)
-
-
-def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text: what JSON has, and no more; 1e-3 is a number, 010 and 2023-01-01 are words."""
-    from lrpe.plain_yaml import load_plain  # yaml comes with an extra, and light verbs do without it
-
-    require(len(text) <= LARGEST_YAML, f"it has more than {LARGEST_YAML:,} characters")
-    return load_plain(text, DEEPEST)
-
-
-_TOO_DEEP = f"it has more than {DEEPEST} brackets within brackets"
-
-
-def _shallow(value: Any) -> Any:
-    """Return the value, unless it is nested so deeply that walking through it could exhaust the stack."""
-    level = [value]
-    for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _parts(outer)]
-        if not level:
-            return value
-    raise LrpeError(_TOO_DEEP)
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def conform(value: Any, hint: Any, key: str) -> Any:
@@ -129,7 +56,7 @@ def conform(value: Any, hint: Any, key: str) -> Any:
         return Path(value)
     if (kind is Any and _is_plain(value, key)) or (kind is not Any and _is_of(value, kind)):
         return value
-    raise LrpeError(f"{key or 'it'} must be {_described(hint)}; got {_shown(value)}.")
+    raise LrpeError(f"{key or 'it'} must be {_described(hint)}; got {show(value)}.")
 
 
 def _conform_to_range(value: Any, hint: Any, key: str) -> Any:
@@ -139,7 +66,7 @@ def _conform_to_range(value: Any, hint: Any, key: str) -> Any:
         found = conform(value, inner, key)
         require(all(found in each for each in bounds), "out of range")
     except LrpeError:
-        raise LrpeError(f"{key} must be {_described(hint)}; got {_shown(value)}.") from None
+        raise LrpeError(f"{key} must be {_described(hint)}; got {show(value)}.") from None
     return found
 
 
@@ -158,13 +85,13 @@ def _conform_to_one(value: Any, hints: tuple[Any, ...], key: str) -> Any:
 
 def _conform_to_choice(value: Any, choices: tuple[Any, ...], key: str) -> Any:
     if not isinstance(value, str) or value not in choices:
-        raise unknown_name(key, _shown(value) if not isinstance(value, str) else value, map(str, choices))
+        raise unknown_name(key, show(value) if not isinstance(value, str) else value, map(str, choices))
     return value
 
 
 def _conform_items(values: dict[Any, Any], hints: tuple[Any, ...], key: str) -> dict[str, Any]:
     for name in values:
-        require(isinstance(name, str), f"{key or 'it'} has words as its keys; got {_shown(name)}.")
+        require(isinstance(name, str), f"{key or 'it'} has words as its keys; got {show(name)}.")
     return {name: conform(value, hints[1], f"{key}.{name}" if key else name) for name, value in values.items()}
 
 
@@ -172,7 +99,7 @@ def _conform_each(values: Any, kind: type, hints: tuple[Any, ...], key: str) -> 
     """list[X], tuple[X, ...] or tuple[X, Y]."""
     if kind is list or hints[1:] == (Ellipsis,):
         hints = (hints[0],) * len(values)
-    require(len(values) == len(hints), f"{key} has {len(hints)} values; got {_shown(list(values))}.")
+    require(len(values) == len(hints), f"{key} has {len(hints)} values; got {show(list(values))}.")
     return kind(conform(value, hint, key) for value, hint in zip(values, hints, strict=True))
 
 
@@ -180,7 +107,7 @@ def _to_float(value: int, key: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise LrpeError(f"{key} is too large; got {_shown(value)}.") from None
+        raise LrpeError(f"{key} is too large; got {show(value)}.") from None
 
 
 def _can_be_path(text: str) -> bool:
@@ -221,12 +148,6 @@ def _described(hint: Any) -> str:
     return _WORDS.get(kind, "keys and values" if kind is dict or is_dataclass(kind) else "a plain value")
 
 
-def _shown(value: Any) -> str:
-    """The value, shortened: a file may hold anything."""
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "a number of more than 40 digits"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 def _build(kind: type[T], values: dict[str, Any], key: str) -> T:
     """A dataclass of these fields; a field that is not given has its default."""
     hints, prefix = get_type_hints(kind, include_extras=True), f"{key}." if key else ""
@@ -255,23 +176,10 @@ def _unknown_key(key: str, candidates: list[str], siblings: list[str]) -> LrpeEr
     ratio = {each: difflib.SequenceMatcher(None, wanted, each.rpartition(".")[2]).ratio() for each in candidates}
     near = sorted((each for each in candidates if ratio[each] >= 0.7), key=lambda each: -ratio[each])[:3]
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return LrpeError(f"There is no key named {_shown(key)}. {hint}Known: {', '.join(sorted(siblings))}.")
+    return LrpeError(f"There is no key named {show(key)}. {hint}Known: {', '.join(sorted(siblings))}.")
 
 
 def conform_known(values: dict[str, Any], kind: type[T]) -> T:
     """Return a dataclass of the fields that it has; keys that this version does not know are left out."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return conform({name: value for name, value in values.items() if name in known}, kind, "")
-
-
-def to_json(value: Any, indent: int | None = 2) -> str:
-    """Return JSON that every parser reads: NaN and infinities, which JSON lacks, become null."""
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, vmap
 from torch.testing import assert_close
 
-from lrpe.encodings.differentiable import Differentiable
+from lrpe.autograd import Differentiable
 
 
 class Scaled(Differentiable):

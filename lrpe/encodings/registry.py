@@ -6,7 +6,7 @@ from typing import TypeVar
 Maker = TypeVar("Maker")
 
 
-class Register(dict[str, Maker]):
+class Registry(dict[str, Maker]):
     """A dictionary from names to makers that remembers which makers it began with.
 
     Others add makers of their own: ``BASES["wavelet"] = lambda config: Wavelet(config.head_dim)``. A name that they

@@ -4,24 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from lrpe import LrpeError, whole
-from lrpe.whole import temporary_name, whole_folder, write_whole
+from lrpe import LrpeError, atomic
+from lrpe.atomic import atomic_folder, temporary_name, write_atomically
 
 
 def test_a_file_is_replaced_whole_or_left_as_it_was(tmp_path, monkeypatch):
     file = tmp_path / "result.txt"
-    write_whole(file, "first")
-    write_whole(file, "second")
+    write_atomically(file, "first")
+    write_atomically(file, "second")
     assert file.read_text() == "second"
     monkeypatch.setattr(type(file), "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_whole(file, "third")
+        write_atomically(file, "third")
     assert file.read_text() == "second"
     assert [path.name for path in tmp_path.iterdir()] == ["result.txt"]
 
 
 def test_a_folder_has_its_name_when_it_is_full_and_not_before(tmp_path):
-    with whole_folder(tmp_path / "deep" / "data") as folder:
+    with atomic_folder(tmp_path / "deep" / "data") as folder:
         (folder / "a").write_text("a")
         assert not (tmp_path / "deep" / "data").exists()
     assert (tmp_path / "deep" / "data" / "a").read_text() == "a"
@@ -32,16 +32,16 @@ def test_a_folder_that_could_not_be_filled_is_not_there(tmp_path):
         (folder / "half").write_text("half")
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "data") as folder:
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "data") as folder:
         half(folder)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_folder_is_filled_and_a_full_one_is_not_overwritten(tmp_path):
     (tmp_path / "data").mkdir()
-    with whole_folder(tmp_path / "data") as folder:
+    with atomic_folder(tmp_path / "data") as folder:
         (folder / "a").write_text("a")
-    with pytest.raises(OSError, match="not empty"), whole_folder(tmp_path / "data") as folder:
+    with pytest.raises(OSError, match="not empty"), atomic_folder(tmp_path / "data") as folder:
         (folder / "b").write_text("b")
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["a"]
 
@@ -50,12 +50,12 @@ def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
     """The name cannot be guessed; if it were, the file would not be written rather than written elsewhere."""
     (tmp_path / "theirs").write_text("kept")
     (tmp_path / f".result.txt.{os.getpid()}.tmp").symlink_to(tmp_path / "theirs")
-    write_whole(tmp_path / "result.txt", "mine")
+    write_atomically(tmp_path / "result.txt", "mine")
     assert (tmp_path / "result.txt").read_text() == "mine"
-    monkeypatch.setattr(whole, "temporary_name", lambda path: tmp_path / "guessed")
+    monkeypatch.setattr(atomic, "temporary_name", lambda path: tmp_path / "guessed")
     (tmp_path / "guessed").symlink_to(tmp_path / "theirs")
     with pytest.raises(LrpeError, match="move away what lies there"):
-        write_whole(tmp_path / "result.txt", "again")
+        write_atomically(tmp_path / "result.txt", "again")
     assert (tmp_path / "theirs").read_text() == "kept"
     assert (tmp_path / "result.txt").read_text() == "mine"
 
@@ -72,7 +72,7 @@ def test_what_a_killed_writer_left_is_removed_the_day_after_and_nothing_else(tmp
         for path in (tmp_path / name / "half", tmp_path / name):
             os.utime(path, (1, 1))
     (tmp_path / names[-1]).mkdir()  # somebody may still be filling this one
-    with whole_folder(tmp_path / "data"):
+    with atomic_folder(tmp_path / "data"):
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"data", *names[2:]}
 
@@ -84,9 +84,9 @@ def test_what_cannot_be_written_is_named_with_the_reason_and_the_way_out(tmp_pat
     def fail(_):
         raise OSError(number, os.strerror(number))
 
-    write_whole(tmp_path / "result.txt", "first")
+    write_atomically(tmp_path / "result.txt", "first")
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(LrpeError, match=rf"result.txt could not be written: {os.strerror(number)}.*{way_out}"):
-        write_whole(tmp_path / "result.txt", "second")
+        write_atomically(tmp_path / "result.txt", "second")
     assert (tmp_path / "result.txt").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["result.txt"]

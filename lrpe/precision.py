@@ -96,7 +96,7 @@ def normal(*shape: int, seed: int | None) -> Tensor:
 
 
 def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
-    """Register ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer.
+    """Registry ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer.
 
     It has the default dtype, or float32 if that has fewer digits, as the weights of other modules have. So a float64
     model is in float64 when it is built to be loaded, and what it had learned comes back whole.
@@ -109,6 +109,6 @@ def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
 
 
 def keep_exact(module: Precise, name: str, value: Tensor) -> None:
-    """Register ``value`` as a buffer in float64, whatever the module is cast to."""
+    """Registry ``value`` as a buffer in float64, whatever the module is cast to."""
     module.register_buffer(name, value.to(*module.exact_place(torch.get_default_device())))
     module._exact = (*module._exact, name)

@@ -25,7 +25,7 @@ WAYS_OUT = {
 }
 
 
-def write_whole(file: Path, content: str | bytes) -> None:
+def write_atomically(file: Path, content: str | bytes) -> None:
     """Write a file of which no reader meets half; a writer that is stopped, or a power cut, leaves the one before.
 
     The folder that it is in is made if it is not there.
@@ -48,7 +48,7 @@ def write_whole(file: Path, content: str | bytes) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give a folder to fill, which takes its name at the end; ``folder`` must not exist yet, or be empty."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_stale(folder)

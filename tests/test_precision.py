@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lrpe import Angles
-from lrpe.encodings.precision import LACK_FLOAT64
+from lrpe.precision import LACK_FLOAT64
 from tests.encodings.compositions import EVERY, RELATIVE, features, make, outputs, scores
 
 every = pytest.mark.parametrize("name", EVERY)
