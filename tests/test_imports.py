@@ -69,6 +69,11 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("task", "evaluate", "token_losses", "language_modelling", "masked_language_modelling"),
         *("sentence_classification", "sequence_classification", "image_classification"),
     ),
+    "lrpe.lab.training": (
+        *("writing", "run_files", "same_run", "failures", "processes", "precision", "optimization", "settings"),
+        *("steps", "parallel", "old_optimizer_state", "optimizer_state", "checkpoint", "checkpoint_history"),
+        *("record", "monitors", "loop"),
+    ),
 }
 CORE = (
     "moved",

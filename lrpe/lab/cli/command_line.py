@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def say(text: str) -> None:
     """Print what ended the command; of the processes that torchrun started, the first to come says it for all."""
     if "RANK" in os.environ:
-        from lrpe.lab.training.lost import first_to_say
+        from lrpe.lab.training.failures import first_to_say
 
         if not first_to_say(text):
             return

@@ -13,8 +13,8 @@ from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.experiments.apart import train_apart
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.run import finished, run, title
-from lrpe.lab.training.metrics import last_update
 from lrpe.lab.training.processes import world
+from lrpe.lab.training.run_files import last_update
 
 Failures = dict[str, str]  # why, by the name of the experiment
 

@@ -12,9 +12,8 @@ from lrpe.errors import LrpeError
 from lrpe.lab.experiments.run import read_results
 from lrpe.lab.experiments.run_folders import find_runs
 from lrpe.lab.experiments.written import read_experiment
-from lrpe.lab.training.about import read_about
-from lrpe.lab.training.metrics import Line, read_metrics
 from lrpe.lab.training.record import is_running
+from lrpe.lab.training.run_files import Line, read_about, read_metrics
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from lrpe.lab.experiments.methods import find_method
 from lrpe.lab.experiments.written import to_dict, upgrade
 from lrpe.lab.tasks.evaluate import evaluate
 from lrpe.lab.tasks.task import Task
-from lrpe.lab.training.about import About
 from lrpe.lab.training.loop import train
 from lrpe.lab.training.processes import on_first, rank, world
+from lrpe.lab.training.run_files import About
 from lrpe.lab.training.same_run import check_config
 from lrpe.lab.training.writing import naming_failure
 from lrpe.models.saved import load_model

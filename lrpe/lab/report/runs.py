@@ -22,8 +22,7 @@ from lrpe.lab.report.page import beside, picture, pictures, provenance, write_pa
 from lrpe.lab.report.picture import file_name
 from lrpe.lab.report.table import Column
 from lrpe.lab.stamp import stamp
-from lrpe.lab.training.about import About, read_about
-from lrpe.lab.training.metrics import read_metrics
+from lrpe.lab.training.run_files import About, read_about, read_metrics
 from lrpe.serialization import read_text
 
 T = TypeVar("T")

@@ -5,76 +5,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from lrpe.errors import LrpeError, StoppedError, require
+from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.tasks.evaluate import describe_metrics, evaluate, to_device
 from lrpe.lab.tasks.task import Batch, Loss, Task
-from lrpe.lab.training.about import About
-from lrpe.lab.training.bar import Bar
 from lrpe.lab.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from lrpe.lab.training.history import History
-from lrpe.lab.training.metrics import read_metrics
-from lrpe.lab.training.optimization import Optimization, scale_
+from lrpe.lab.training.checkpoint_history import History
+from lrpe.lab.training.monitors import Bar, Watcher, choose_watchers
+from lrpe.lab.training.optimization import scale_
 from lrpe.lab.training.parallel import choose_parallel
-from lrpe.lab.training.precision import Kind, Precision
-from lrpe.lab.training.processes import TIMEOUT, added, on_first, rank, world
+from lrpe.lab.training.precision import Precision
+from lrpe.lab.training.processes import Stop, added, on_first, rank, world
 from lrpe.lab.training.record import Record
+from lrpe.lab.training.run_files import About, read_metrics
 from lrpe.lab.training.same_run import Config
-from lrpe.lab.training.seeds import draw_seeds, set_seed
-from lrpe.lab.training.steps import Steps, measure, validation_batches
-from lrpe.lab.training.stopping import Stop
-from lrpe.lab.training.watchers import Watcher, choose_watchers
-
-
-@dataclass(frozen=True)
-class Training:
-    """How a run goes, beside what it learns.
-
-    Attributes:
-        optimization: the optimiser and its schedule.
-        micro_batch: samples that a process takes at a time, adding up gradients; its whole share of the batch if 0.
-        evaluate_every: updates between evaluations (and after the last); a checkpoint follows each.
-        save_every: updates between checkpoints; as often as it is evaluated if 0.
-        evaluation_batch: samples that a process takes at a time in evaluation; as in training if 0.
-        evaluation_batches: at most so many times ``evaluation_batch`` samples of the validation split, over all
-            processes (so many batches, if that is 0); all of it if 0.
-        precision: of the forward pass.
-        seed: of the weights, the order of the data, and dropout.
-        workers: processes that load data.
-        compile: whether the model is compiled.
-        checkpointing: whether activations are computed again for the gradient instead of kept.
-        parallel: whether each of several processes keeps the whole model (ddp), or a share of it (fsdp).
-        wandb: the project of Weights & Biases that also gets the metrics, if any.
-        timeout: seconds that processes wait for one of them that does not answer, before they end.
-    """
-
-    optimization: Optimization = field(default_factory=Optimization)
-    micro_batch: int = 0
-    evaluate_every: int = 500
-    save_every: int = 0
-    evaluation_batch: int = 0
-    evaluation_batches: int = 0
-    precision: Kind = "float32"
-    seed: int = 0
-    workers: int = 0
-    compile: bool = False
-    checkpointing: bool = False
-    parallel: Literal["ddp", "fsdp"] = "ddp"
-    wandb: str | None = None
-    timeout: float = TIMEOUT
-
-    def __post_init__(self) -> None:
-        require(self.evaluate_every >= 1, f"A run is evaluated every so many updates; got {self.evaluate_every}.")
-        require(self.seed >= 0, f"A seed is 0 or more; got {self.seed}.")
-        require(1 <= self.timeout <= 10**6, f"timeout is from 1 to 10^6 seconds; got timeout={self.timeout}.")
-        counts = (self.micro_batch, self.save_every, self.evaluation_batch, self.evaluation_batches, self.workers)
-        require(min(counts) >= 0, f"Batches, workers and save_every are 0 or more; got {self}.")
+from lrpe.lab.training.settings import Training
+from lrpe.lab.training.steps import Steps, draw_seeds, measure, set_seed, validation_batches
 
 
 def train(

@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, se
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.training.old_state import METADATA, open_old_state
+from lrpe.lab.training.old_optimizer_state import METADATA, open_old_state
 from lrpe.lab.training.processes import rank, world
 
 Read = Callable[[str], Tensor]  # a whole tensor by its name, such as "layers.0.weight.exp_avg"

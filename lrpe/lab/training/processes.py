@@ -1,6 +1,7 @@
 """The processes of a run: alone, or those that torchrun started."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from lrpe.errors import LrpeError
-from lrpe.lab.training.lost import naming_lost
+from lrpe.lab.training.failures import naming_lost
 
 TIMEOUT = 1800.0  # seconds; gloo's own
 Found = TypeVar("Found")
@@ -100,3 +101,28 @@ def on_every(act: Callable[[], None]) -> None:
     dist.all_gather_object(problems, problem)
     for text in filter(None, problems):
         raise LrpeError(text)
+
+
+class Stop:
+    """Whether the run was asked to end, which it does after the update that is under way.
+
+    A second Ctrl-C ends it at once, unless torchrun is there: it passes on to us what we have had from the terminal.
+    A signal that this process ignores stays ignored: it is for the process that started it.
+    """
+
+    def __init__(self):
+        self.asked = False
+
+    def ask(self, number: int, *_: Any) -> None:
+        if self.asked and number == signal.SIGINT and not dist.is_initialized():
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __enter__(self) -> "Stop":
+        heard = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not signal.SIG_IGN]
+        self.before = {number: signal.signal(number, self.ask) for number in heard}
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

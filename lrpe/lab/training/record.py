@@ -14,9 +14,8 @@ from filelock import FileLock, Timeout
 from lrpe.atomic import remove, sync, write_atomically
 from lrpe.errors import LrpeError
 from lrpe.lab.stamp import commit, cpu_model, installed_version
-from lrpe.lab.training.about import About
-from lrpe.lab.training.metrics import read_metrics
 from lrpe.lab.training.processes import on_first
+from lrpe.lab.training.run_files import About, read_metrics
 from lrpe.lab.training.same_run import Config, as_read, check_config, check_data
 from lrpe.lab.training.writing import Lines, naming_failure
 from lrpe.serialization import to_json

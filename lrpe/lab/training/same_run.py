@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.errors import require
-from lrpe.lab.training.about import read_about
+from lrpe.lab.training.run_files import read_about
 from lrpe.serialization import read_yaml, to_json
 
 # Fields that say how a run is computed, and not what it learns, by their section: these may change on the way.

@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+import numpy as np
+import torch
+
 from lrpe.errors import require
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.tasks.task import Batch, Task
@@ -49,3 +52,15 @@ def measure(batch: Batch) -> tuple[int, str]:
     if "input_ids" in batch:
         return batch["input_ids"].numel(), "tokens"
     return len(next(iter(batch.values()))), "samples"
+
+
+def draw_seeds(seed: int, updates: int) -> np.ndarray:
+    """One an update, for this process alone."""
+    return np.random.SeedSequence((seed, rank())).generate_state(updates, np.uint64) >> np.uint64(1)
+
+
+def set_seed(seed: int, device: torch.device) -> None:
+    """As torch.manual_seed, which takes longer: it also looks for devices that are not there."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)

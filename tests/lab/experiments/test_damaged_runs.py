@@ -16,9 +16,9 @@ from lrpe.lab.experiments.run import finished
 from lrpe.lab.experiments.written import read_experiment
 from lrpe.lab.report.explorer import learned
 from lrpe.lab.report.runs import read_run
-from lrpe.lab.training.history import History
-from lrpe.lab.training.metrics import last_update
+from lrpe.lab.training.checkpoint_history import History
 from lrpe.lab.training.record import Record
+from lrpe.lab.training.run_files import last_update
 from lrpe.models.saved import find_model, load_model
 from tests.lab.experiments.damage import DAMAGES
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from lrpe import LrpeError, whole
 from lrpe.lab.training import checkpoint
 from lrpe.lab.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
-from lrpe.lab.training.history import History
+from lrpe.lab.training.checkpoint_history import History
 from lrpe.lab.training.optimization import Optimization
 from lrpe.models import LrpeForCausalLM
 from tests.lab.training.small_run import assert_same_run, run

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 import lrpe.atomic
 from lrpe import LrpeError
 from lrpe.lab.training import checkpoint, optimizer_state, writing
-from lrpe.lab.training.history import History
+from lrpe.lab.training.checkpoint_history import History
 from tests.lab.training.small_run import assert_same_run, run, small_training
 
 OFTEN = small_training(save_every=2)

@@ -10,9 +10,9 @@ import torch
 
 from lrpe import LrpeError
 from lrpe.lab.training.checkpoint import DONE
-from lrpe.lab.training.history import History
+from lrpe.lab.training.checkpoint_history import History
 from lrpe.lab.training.loop import Loop, StoppedError, improves
-from lrpe.lab.training.metrics import read_metrics
+from lrpe.lab.training.run_files import read_metrics
 from lrpe.models import LrpeForImageClassification
 from tests.lab.training.small_run import (
     assert_same_run,

@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from lrpe import LrpeError
-from lrpe.lab.training.about import About, read_about
-from lrpe.lab.training.metrics import read_metrics
 from lrpe.lab.training.record import Record, is_running
+from lrpe.lab.training.run_files import About, read_about, read_metrics
 from tests.lab.training.small_run import run
 
 

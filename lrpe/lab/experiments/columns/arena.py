@@ -3,8 +3,8 @@
 from functools import partial, update_wrapper
 
 from lrpe.lab.experiments.experiment import Data, Experiment
-from lrpe.lab.training.loop import Training
 from lrpe.lab.training.optimization import Optimization
+from lrpe.lab.training.settings import Training
 from lrpe.models.architectures import ARCHITECTURES
 
 TASKS = {  # epochs, batch, rate, training samples, what stands in

@@ -1,8 +1,8 @@
 """Image classification: ImageNet-1k with DeiT-small, the paper's table 3."""
 
 from lrpe.lab.experiments.experiment import Data, Experiment
-from lrpe.lab.training.loop import Training
 from lrpe.lab.training.optimization import Optimization
+from lrpe.lab.training.settings import Training
 from lrpe.models.architectures import DEIT_SMALL
 
 

@@ -1,8 +1,8 @@
 """Masked language modelling on Wikipedia and books: the first column of the paper's table 2."""
 
 from lrpe.lab.experiments.experiment import Data, Experiment
-from lrpe.lab.training.loop import Training
 from lrpe.lab.training.optimization import Optimization
+from lrpe.lab.training.settings import Training
 from lrpe.models.architectures import ROBERTA_BASE
 
 

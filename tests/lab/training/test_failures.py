@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.training.lost import first_to_say, naming_lost
+from lrpe.lab.training.failures import first_to_say, naming_lost
 from lrpe.lab.training.processes import barrier, joined, rank
 from tests.lab.training.forked import CONTEXT, fork, free_port, kill
 

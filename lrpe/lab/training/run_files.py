@@ -2,13 +2,14 @@
 
 import math
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lrpe.errors import LrpeError, require
+from lrpe.lab.names import check_name
 from lrpe.lab.training.writing import Lines
-from lrpe.schema import conform
-from lrpe.serialization import parse_json
+from lrpe.serialization import conform, conform_known, parse_json, read_json
 
 MOST = 2**53  # updates, which JavaScript can still count, so that pictures can
 TAIL = 2**14  # bytes, which hold many lines
@@ -47,3 +48,28 @@ def last_update(folder: Path) -> int:
         with suppress(LrpeError):  # the first may be cut off, and the last half-written
             return _parse(text)["update"]
     return 0
+
+
+@dataclass(frozen=True)
+class About:
+    """What environment.json says beside the machine and the versions.
+
+    Attributes:
+        data: the name of the data and what is known of them, hashes among it.
+        metric: the figure by which the run is judged.
+        better: which way it improves.
+    """
+
+    data: dict[str, Any] = field(default_factory=dict)
+    metric: str = ""
+    better: Literal["lower", "higher"] = "lower"
+
+    def __post_init__(self) -> None:
+        if self.metric:
+            check_name(self.metric, "metric")  # pictures are named after it
+
+
+def read_about(folder: Path) -> About:
+    """Return what environment.json of a run says; of a run that has none, nothing."""
+    file = folder / "environment.json"
+    return conform_known(read_json(file, dict[str, Any]), About) if file.exists() else About()

@@ -1,5 +1,6 @@
 """TensorBoard and Weights & Biases are told what the record is told."""
 
+import io
 import sys
 from types import SimpleNamespace
 
@@ -7,8 +8,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lrpe import LrpeError
-from lrpe.lab.training import watchers
+from lrpe.lab.training import monitors
 from lrpe.lab.training.loop import Loop
+from lrpe.lab.training.monitors import Bar
 from tests.lab.training.small_run import lines, losses, run, small_training
 
 
@@ -80,12 +82,58 @@ def test_weights_and_biases_is_told_and_taken_up_again(tmp_path, wandb):
 
 
 def test_weights_and_biases_that_is_missing_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(watchers, "find_spec", lambda name: None)
+    monkeypatch.setattr(monitors, "find_spec", lambda name: None)
     with pytest.raises(LrpeError, match="pip install wandb"):
         run(tmp_path, small_training(wandb="encodings"))
 
 
 def test_tensorboard_that_is_missing_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(watchers, "find_spec", lambda name: None)
+    monkeypatch.setattr(monitors, "find_spec", lambda name: None)
     run(tmp_path)
     assert not (tmp_path / "tensorboard").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on when it is told to."""
+    now = [100.0]
+    monkeypatch.setattr(monitors.time, "monotonic", lambda: now[0])
+
+    def pass_by(seconds):
+        now[0] += seconds
+
+    return pass_by
+
+
+def test_elsewhere_there_is_a_line_now_and_then_and_at_the_end(capsys, clock):
+    with Bar("small", total=10, done=4, shown=True) as shown:
+        for update in range(5, 11):
+            clock(4)
+            shown.show(update, 4000, "tokens", {"loss": 1 / update, "perplexity": 7.25})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "small: update 7 of 10, loss 0.1429, perplexity 7.25, 1.00k tokens/s, 00:12 left",
+        "small: update 10 of 10, loss 0.1, perplexity 7.25, 1.00k tokens/s, 00:00 left",
+    ]
+
+
+def test_on_a_terminal_there_is_a_bar(monkeypatch, clock):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Bar("small", total=10, done=4, shown=True) as shown:
+        clock(2)
+        shown.show(5, 3000, "tokens", {"loss": 0.25})
+    drawn = sys.stderr.getvalue()
+    assert "5/10" in drawn
+    assert "loss 0.25, 1.50k tokens/s" in drawn
+
+
+def test_only_the_first_process_shows_anything(capsys, clock):
+    with Bar("small", total=1, done=0, shown=False) as shown:
+        clock(60)
+        shown.show(1, 10, "samples", {})
+    assert capsys.readouterr().err == ""

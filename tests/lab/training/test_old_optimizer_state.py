@@ -18,7 +18,7 @@ from lrpe import LrpeError
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.training import optimizer_state
 from lrpe.lab.training.loop import Loop
-from lrpe.lab.training.old_state import METADATA
+from lrpe.lab.training.old_optimizer_state import METADATA
 from lrpe.lab.training.optimizer_state import load_state
 from tests.lab.training.forked import finish, fork
 from tests.lab.training.small_run import assert_same_run, assert_same_to_rounding, run, small_training
