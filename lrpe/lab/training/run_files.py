@@ -9,7 +9,8 @@ from typing import Any, Literal
 from lrpe.errors import LrpeError, require
 from lrpe.lab.names import check_name
 from lrpe.lab.training.writing import Lines
-from lrpe.serialization import conform, conform_known, parse_json, read_json
+from lrpe.schema import conform, conform_known
+from lrpe.serialization import parse_json, read_json
 
 MOST = 2**53  # updates, which JavaScript can still count, so that pictures can
 TAIL = 2**14  # bytes, which hold many lines
