@@ -28,6 +28,15 @@ MODULES = {
     "lrpe.encodings.measure": "lrpe.theory.laws",
     "lrpe.encodings.scaling": "lrpe.encodings.angles",
     "lrpe.replacement": "lrpe.adapt",
+    **dict.fromkeys(("lrpe.models.causal_lm", "lrpe.models.masked_lm"), "lrpe.models.language_models"),
+    **{
+        f"lrpe.models.{name}_classification": "lrpe.models.classification"
+        for name in ("sequence", "pair", "token", "image")
+    },
+    **dict.fromkeys(("lrpe.models.feed_forward", "lrpe.models.norm"), "lrpe.models.block"),
+    "lrpe.models.embedding": "lrpe.models.inputs",
+    "lrpe.adapt.encoded": "lrpe.adapt.rotary",
+    "lrpe.adapt.stand_in": "lrpe.adapt.attention",
 }
 
 # Names that were in lrpe itself -> the package that offers them now.

@@ -38,6 +38,13 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("encoded_sum", "recurrent", "packed_states", "linear_sum", "softmax_sum"),
         *("layer", "linear_attention", "softmax_attention", "functional"),
     ),
+    "lrpe.models": (
+        *("_needs", "schema", "configuration", "architectures", "block", "cache", "inputs", "loading", "trunk"),
+        *("language_models", "classification", "saved", "remote_code", "export"),
+    ),
+    "lrpe.adapt": (
+        *("_needs", "derived", "projections", "rotary", "attention", "record", "saving", "replace", "export"),
+    ),
     "lrpe.lab": (
         *("stamp", "aligned", "names", "orphans", "options"),
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),

@@ -1,9 +1,8 @@
 """Bring your own model: our encodings, or our attention, in a model of Hugging Face transformers."""
 
 from lrpe.adapt import _needs as _needs  # first
-from lrpe.adapt.auto import register
 from lrpe.adapt.replace import replace_attention, replace_rotary
-from lrpe.adapt.saving import from_pretrained
+from lrpe.adapt.saving import from_pretrained, register
 
 register()
 

@@ -7,11 +7,9 @@ from lrpe.adapt.record import Replacement
 from lrpe.adapt.saving import MODEL_TYPE, from_pretrained
 from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import require
-from lrpe.models.card import describe_encoding, page
+from lrpe.models.export import describe_encoding, page, write_model
 from lrpe.models.export import export as export_ours
-from lrpe.models.export import write_model
-from lrpe.models.quiet import quietly
-from lrpe.models.saved import find_model
+from lrpe.models.saved import find_model, quietly
 from lrpe.models.schema import read_object
 
 

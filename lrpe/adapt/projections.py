@@ -1,10 +1,12 @@
 """Where the self-attention of a transformers model is, and which of its weights do what."""
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from lrpe.errors import require
 
@@ -169,3 +171,12 @@ def _find(model: nn.Module) -> Iterator[SelfAttention]:
             reader = READERS.get(type(module).__name__)
             if reader is not None and not getattr(module, "is_cross_attention", False):
                 yield SelfAttention(owner, name, module, *reader(owner, module))
+
+
+def own_config(model: PreTrainedModel) -> None:
+    """A configuration of its own for the model and its parts: other models may share the one it was built from."""
+    shared, own = model.config, copy.deepcopy(model.config)
+    module: Any
+    for module in model.modules():
+        if getattr(module, "config", None) is shared:
+            module.config = own

@@ -6,7 +6,8 @@ from typing import Any, Literal
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lrpe.adapt.swap import swap_attention, swap_rotary
+from lrpe.adapt.attention import swap_attention
+from lrpe.adapt.rotary import swap_rotary
 from lrpe.encodings.config import EncodingConfig
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.schema import is_json, is_whole, shorten

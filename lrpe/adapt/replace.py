@@ -5,10 +5,12 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedModel
 
+from lrpe.adapt.attention import StandIn
 from lrpe.adapt.record import Replacement
+from lrpe.adapt.rotary import Encoded
 from lrpe.adapt.saving import remember
-from lrpe.adapt.swap import check_untouched
 from lrpe.encodings.config import EncodingConfig
+from lrpe.errors import require
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -24,7 +26,7 @@ def replace_rotary(model: Model, encoding: str | EncodingConfig | None = None) -
     Returns:
         The model.
     """
-    check_untouched(model)
+    _check_untouched(model)
     return _replace(model, Replacement("rotary", encoding=encoding))
 
 
@@ -49,7 +51,7 @@ def replace_attention(
     Returns:
         The model.
     """
-    check_untouched(model)
+    _check_untouched(model)
     chosen = list(layers) if isinstance(layers, Sequence) and not isinstance(layers, str) else layers
     return _replace(model, Replacement("attention", attention, encoding, chosen, choices))  # type: ignore[arg-type]
 
@@ -58,3 +60,13 @@ def _replace(model: Model, replacement: Replacement) -> Model:
     replacement.apply(model)
     remember(model, replacement)
     return model
+
+
+def _check_untouched(model: PreTrainedModel) -> None:
+    """Refuse a model that was replaced before, whole or in part."""
+    replaced = any(isinstance(module, StandIn | Encoded) for module in model.modules())
+    require(
+        not replaced,
+        f"The attention of this {type(model).__name__} was replaced already. Start from the model as it was loaded; "
+        "layers=[...] of replace_attention chooses several at once.",
+    )

@@ -1,15 +1,23 @@
 """The rotary encoding of a transformers model, as the member of the family that it is."""
 
+import sys
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from lrpe.adapt.projections import SelfAttention
+from lrpe.adapt.derived import Derived, derive
+from lrpe.adapt.projections import SelfAttention, own_config, read_attention
+from lrpe.attention.layer import choose_encoding
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import OddEven
-from lrpe.encodings.encoding import Encoding
+from lrpe.encodings.config import EncodingConfig
+from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.family import configure_for_heads
 from lrpe.encodings.orthogonal import Orthogonal
-from lrpe.errors import require
+from lrpe.errors import LrpeError, require
 
 CHANGING = ("dynamic", "longrope")  # their angles depend on the length of the text at hand
 
@@ -55,3 +63,107 @@ def _read(rotary: Any, layer_type: str | None) -> tuple[str, Tensor, float]:
         return rotary.rope_type, rotary.inv_freq, float(rotary.attention_scaling)
     angles, factor = (getattr(rotary, f"{layer_type}_{name}") for name in ("inv_freq", "attention_scaling"))
     return rotary.rope_type[layer_type], angles, float(factor)
+
+
+class Encoded(Derived):
+    """A forward for attention modules of transformers: they keep their cache, masks and attention implementations.
+
+    Keys are encoded before they are cached, at their true positions.
+    """
+
+    prefix = "Encoded"
+
+    def forward(
+        self: Any,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        layer_past: Any = None,
+        position_embeddings: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        maps, head_dim = (self.q_proj, self.k_proj, self.v_proj), self.encoding.head_dim
+        q, k, v = (project(hidden_states).unflatten(-1, (-1, head_dim)).transpose(1, 2) for project in maps)
+        table = self.encoding.table(position_ids, q.dtype)
+        q, k = self.encoding.query(self.q_norm(q), table), self.encoding.key(self.k_norm(k), table)
+        past = layer_past if past_key_values is None else past_key_values
+        if past is not None:
+            k, v = past.update(k, v, self.layer_idx)
+        out, weights = self.attention_function()(
+            self,
+            q,
+            k,
+            v,
+            attention_mask,
+            dropout=self.attention_dropout if self.training else 0.0,
+            scaling=self.scaling * self.encoding.score_scale,
+            **self.bounds,
+            **kwargs,
+        )
+        return self.o_proj(out.flatten(2)), weights
+
+    def attention_function(self: Any) -> Any:
+        """The function of the model's attn_implementation; each family brings an eager one of its own."""
+        eager = sys.modules[type(self).__module__].eager_attention_forward
+        return ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager)
+
+
+def encode_instead(attention: SelfAttention, encoding: Encoding) -> None:
+    """Turn a rotary attention module into one with our encoding, its weights under the names q_proj, ..., o_proj.
+
+    It stays of its own kind, so that a model can record its weights.
+    """
+    module, softcap = attention.module, attention.softcap
+    for name, _ in list(module.named_children()):
+        delattr(module, name)
+    attention.projections.give_to(module)
+    module.encoding = encoding.train(module.training)
+    module.bounds = {"sliding_window": attention.window} | ({} if softcap is None else {"softcap": softcap})
+    module.num_key_value_groups = attention.heads // attention.key_heads
+    module.__class__ = derive(Encoded, type(module))
+
+
+def swap_rotary(model: PreTrainedModel, encoding: Any) -> None:
+    """Put an encoding into every layer that has a rotary one; all else of its attention stays."""
+    found = [(layer, attention) for layer, attention in enumerate(read_attention(model)) if attention.turns]
+    require(
+        rotary_of(model) is not None,
+        f"{type(model).__name__} has no rotary encoding to replace: its positions are absolute. replace_attention "
+        "gives it relative ones beside them.",
+    )
+    made = [_check_member(choose_for_layer(encoding, model, attention, layer), attention) for layer, attention in found]
+    for (_, attention), chosen in zip(found, made, strict=True):
+        encode_instead(attention, chosen)
+    own_config(model)
+    model.base_model.rotary_emb = NoRotary()
+
+
+def choose_for_layer(choice: Any, model: PreTrainedModel, attention: SelfAttention, layer: int) -> PositionalEncoding:
+    """The encoding of a layer, on its device."""
+    with attention.projections.q_proj.weight.device:
+        if choice is None and rotary_of(model) is not None and attention.turns:
+            return rotary_encoding(rotary_of(model), attention)
+        config = _configure_layer("none" if choice is None else choice, attention)
+        return replace(config, seed=(config.seed or 0) + layer).build()
+
+
+def _configure_layer(choice: Any, attention: SelfAttention) -> EncodingConfig:
+    if isinstance(choice, str):
+        return configure_for_heads(choice, attention.head_dim, attention.key_heads)
+    if not isinstance(choice, EncodingConfig):
+        raise LrpeError(
+            f"Every layer builds an encoding of its own, from a name or an EncodingConfig; got {type(choice).__name__}."
+        )
+    return choice
+
+
+def _check_member(encoding: PositionalEncoding, attention: SelfAttention) -> Encoding:
+    """An encoding that the attention of a model can take: there is no decay in it, no noise and no grid."""
+    choose_encoding(encoding, attention.head_dim, attention.key_heads)
+    if not isinstance(encoding, Encoding) or encoding.decay is not None or encoding.axes != 1:
+        raise LrpeError(
+            "A model's own attention takes a member of the family along a sequence, without a decay; got "
+            f"{encoding}. replace_attention takes any along a sequence."
+        )
+    return encoding

@@ -6,7 +6,18 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import CONFIG_MAPPING, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from lrpe.adapt.derived import Derived, derive
 from lrpe.adapt.record import Replacement
@@ -17,6 +28,14 @@ from lrpe.models.schema import shorten
 
 MODEL_TYPE = "lrpe-replaced"
 SENTENCE = "This model's attention was replaced: load it by lrpe.adapt.from_pretrained"
+AUTO = (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
 
 
 class WithRecord(Derived):
@@ -169,3 +188,31 @@ def _check_found(model: Any, info: Any, where: Any) -> None:
         f"{where} lacks {len(lost)} of the weights that its config.json promises: {', '.join(lost[:3])}. Save or "
         "download them again.",
     )
+
+
+class ReplacedConfig(PreTrainedConfig):
+    """The config.json of a replaced model, as it is in the file."""
+
+    model_type = MODEL_TYPE
+
+
+class Loader:
+    """What an auto class calls for a ReplacedConfig; it loads what the auto class would for the plain model."""
+
+    config_class = ReplacedConfig
+    auto: Any
+
+    @classmethod
+    def from_pretrained(cls, where: Any, *args: Any, config: ReplacedConfig, **options: Any) -> Any:
+        plain = read_config(vars(config))
+        mapping, kind = cls.auto._model_mapping, type(plain)._made_of[1]
+        if kind not in mapping:
+            raise LrpeError(f"{cls.auto.__name__} has no class for a model of type {plain.model_type!r}.")
+        return derive(Replaced, mapping[kind]).from_pretrained(where, *args, config=plain, **options)
+
+
+def register() -> None:
+    """Make the auto classes know replaced models; done on ``import lrpe.adapt``, harmless when done again."""
+    AutoConfig.register(MODEL_TYPE, ReplacedConfig, exist_ok=True)
+    for auto in AUTO:
+        auto.register(ReplacedConfig, type(f"Replaced{auto.__name__}", (Loader,), {"auto": auto}), exist_ok=True)

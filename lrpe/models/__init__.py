@@ -2,15 +2,16 @@
 
 from lrpe.models import _needs as _needs  # first
 from lrpe.models.architectures import architecture
-from lrpe.models.auto import register
 from lrpe.models.cache import LrpeCache
-from lrpe.models.causal_lm import LrpeForCausalLM
+from lrpe.models.classification import (
+    LrpeForImageClassification,
+    LrpeForPairClassification,
+    LrpeForSequenceClassification,
+    LrpeForTokenClassification,
+)
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.image_classification import LrpeForImageClassification
-from lrpe.models.masked_lm import LrpeForMaskedLM
-from lrpe.models.pair_classification import LrpeForPairClassification
-from lrpe.models.sequence_classification import LrpeForSequenceClassification
-from lrpe.models.token_classification import LrpeForTokenClassification
+from lrpe.models.language_models import LrpeForCausalLM, LrpeForMaskedLM
+from lrpe.models.saved import register
 from lrpe.models.trunk import LrpeModel
 
 register()

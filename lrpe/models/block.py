@@ -1,7 +1,8 @@
-"""A block of the trunk: attention, then a feed-forward layer, each with a norm and a residual."""
+"""A block of the trunk: attention and a feed-forward layer, each with a norm and a residual connection."""
 
 import torch
 from torch import Tensor, nn
+from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lrpe.attention.feature_map import choose_feature_map
@@ -11,8 +12,7 @@ from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import Tokens
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.feed_forward import FeedForward
-from lrpe.models.norm import NORMS
+from lrpe.precision import compute_dtype
 
 State = DecodingState | KeyValues
 
@@ -91,3 +91,63 @@ class DropPath(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.rate}"
+
+
+class FeedForward(nn.Module):
+    """down(act(up(x))), or down(act(gate(x)) · up(x)) if it is gated."""
+
+    def __init__(self, config: LrpeConfig):
+        super().__init__()
+        width, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        self.gate_proj = nn.Linear(width, inner, bias=bias) if config.gated else None
+        self.up_proj = nn.Linear(width, inner, bias=bias)
+        self.down_proj = nn.Linear(inner, width, bias=bias)
+        self.act = ACT2FN[config.hidden_act]
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, x: Tensor) -> Tensor:
+        up = self.up_proj(x)
+        inner = self.act(up) if self.gate_proj is None else self.act(self.gate_proj(x)) * up
+        return self.dropout(self.down_proj(inner))
+
+
+class LayerNorm(nn.LayerNorm):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x)
+
+
+class RMSNorm(nn.RMSNorm):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x)
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm over the real tokens of (batch, n, width): padding neither counts nor is counted.
+
+    In training the mean and variance are those of the batch, and running averages of them are kept for evaluation;
+    where activations are checkpointed, and so computed twice, a batch counts twice in these.
+    """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        if mask is None or not self.training:
+            return super().forward(x.flatten(0, 1)).view_as(x)
+        precise = x.to(compute_dtype(x.dtype))
+        real = mask[..., None].to(precise.dtype)
+        count = real.sum().clamp(min=1)
+        mean = (precise * real).sum((0, 1)) / count
+        variance = ((precise - mean).square() * real).sum((0, 1)) / count
+        self.track(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
+        return ((precise - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias).to(x.dtype)
+
+    def track(self, mean: Tensor, variance: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        assert self.momentum is not None
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
+        self.num_batches_tracked.add_(1)
+
+
+Norm = LayerNorm | RMSNorm | BatchNorm
+NORMS: dict[str, type[Norm]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}

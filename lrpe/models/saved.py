@@ -1,18 +1,51 @@
-"""Saved models of ours: where a run or a folder has one, and the class that it is of."""
+"""Find and load saved models: transformers' auto classes, folders and runs."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    GenerationConfig,
+)
+from transformers.utils import logging
 
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.models import auto
+from lrpe.models.classification import (
+    LrpeForImageClassification,
+    LrpeForPairClassification,
+    LrpeForSequenceClassification,
+    LrpeForTokenClassification,
+)
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.pair_classification import LrpeForPairClassification
-from lrpe.models.quiet import quietly
+from lrpe.models.language_models import LrpeForCausalLM, LrpeForMaskedLM
+from lrpe.models.trunk import LrpeModel
 from lrpe.serialization import read_json
 
-CLASSES = {model.__name__: model for model in (*auto.MODELS.values(), LrpeForPairClassification)}
+MODELS = {
+    AutoModel: LrpeModel,
+    AutoModelForCausalLM: LrpeForCausalLM,
+    AutoModelForMaskedLM: LrpeForMaskedLM,
+    AutoModelForSequenceClassification: LrpeForSequenceClassification,
+    AutoModelForTokenClassification: LrpeForTokenClassification,
+    AutoModelForImageClassification: LrpeForImageClassification,
+}
+CLASSES = {model.__name__: model for model in (*MODELS.values(), LrpeForPairClassification)}
+
+
+def register() -> None:
+    """Make the auto classes know our models; done on ``import lrpe.models``, and harmless when done again."""
+    AutoConfig.register("lrpe", LrpeConfig, exist_ok=True)
+    for auto, model in MODELS.items():
+        auto.register(LrpeConfig, model, exist_ok=True)
 
 
 def find_model(source: Path) -> Path:
@@ -63,3 +96,20 @@ def check_generation(file: Path) -> None:
         AttributeError,
     ) as error:  # as transformers finds it
         raise LrpeError(f"{str(file)!r} cannot be read: {error}. Remove it, or save the model again.") from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without transformers' bar for every file and its report of weights that a head does not share, and without
+    torch's warning that one process is not several."""
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()

@@ -13,13 +13,11 @@ from transformers.utils.generic import can_return_tuple
 from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.attention.tokens import Tokens, place, read_tokens
 from lrpe.errors import LrpeError, require
-from lrpe.models.block import Block, State, defined_tensors
+from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.embedding import PatchEmbedding, TokenPositions
-from lrpe.models.inputs import check_kwargs, embed_tokens, of_new_tokens, packed_by
+from lrpe.models.inputs import PatchEmbedding, TokenPositions, check_kwargs, embed_tokens, of_new_tokens, packed_by
 from lrpe.models.loading import KeepsPrecision, check_found, follow, naming_damage, stored_config
-from lrpe.models.norm import NORMS
 
 
 class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):

@@ -8,8 +8,7 @@ from torch.testing import assert_close
 from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import read_tokens
 from lrpe.models import LrpeForSequenceClassification, LrpeModel
-from lrpe.models.block import Block, DropPath, build_attention
-from lrpe.models.feed_forward import FeedForward
+from lrpe.models.block import Block, DropPath, FeedForward, build_attention
 from tests.models.tiny import draw_ids, tiny, tiny_config
 
 EPS = 0.1  # large enough to show

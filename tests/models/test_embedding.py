@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from lrpe import LrpeError
-from lrpe.models.embedding import PatchEmbedding, TokenPositions, place_patches
+from lrpe.models.inputs import PatchEmbedding, TokenPositions, place_patches
 from tests.models.tiny import tiny_config
 
 CPU = torch.device("cpu")

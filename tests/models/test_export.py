@@ -17,7 +17,7 @@ from lrpe.lab.cli import main
 from lrpe.lab.data.text.vocabularies import byte_level
 from lrpe.models import LrpeForCausalLM, LrpeForPairClassification
 from lrpe.models.export import export
-from lrpe.models.flatten import closure, imported
+from lrpe.models.remote_code import closure, imported
 from tests.models.tiny import draw_ids, tiny
 
 WITHOUT_LRPE = """

@@ -13,7 +13,7 @@ from lrpe.models import (
     LrpeModel,
     architecture,
 )
-from lrpe.models.norm import BatchNorm
+from lrpe.models.block import BatchNorm
 from tests.models.tiny import ENCODINGS, VOCABULARY, draw_ids, tiny
 
 IMAGE = {"image_size": 16, "patch_size": 4, "num_channels": 2, "decay": None}

@@ -15,9 +15,9 @@ from lrpe.models import (
     LrpeForSequenceClassification,
     LrpeModel,
 )
+from lrpe.models.block import BatchNorm
+from lrpe.models.classification import pool
 from lrpe.models.inputs import of_new_tokens, packed_by
-from lrpe.models.norm import BatchNorm
-from lrpe.models.pooling import pool
 from tests.models.tiny import draw_ids, tiny, tiny_config
 
 

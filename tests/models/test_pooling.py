@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from lrpe.models.pooling import pool
+from lrpe.models.classification import pool
 
 X = torch.arange(24.0).view(2, 4, 3)
 MASK = torch.tensor([[0, 1, 1, 0], [1, 1, 1, 1]])

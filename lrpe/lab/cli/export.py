@@ -28,7 +28,7 @@ class Export:
     def run(self) -> int:
         from lrpe.adapt.export import export
         from lrpe.atomic import naming_failure
-        from lrpe.models.quiet import quietly
+        from lrpe.models.saved import quietly
 
         source = one(self.source, "export", "run")
         if self.to is None:

@@ -34,7 +34,7 @@ class Generate:
         import torch
         from transformers import TextStreamer
 
-        from lrpe.models.quiet import quietly
+        from lrpe.models.saved import quietly
 
         source = one(self.folder, "generate", "run")
         model, tokenizer = read_writer(source), read_tokenizer(find_tokenizer(source))

@@ -21,8 +21,7 @@ from lrpe.lab.tasks.sequence_classification import PairClassification, SequenceC
 from lrpe.lab.tasks.task import Task
 from lrpe.lab.training.checkpoint import WEIGHTS, load_weights
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.quiet import quietly
-from lrpe.models.saved import find_model
+from lrpe.models.saved import find_model, quietly
 
 
 def build_task(experiment: Experiment) -> Task:

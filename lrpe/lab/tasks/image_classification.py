@@ -14,7 +14,7 @@ from lrpe.errors import LrpeError
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.data.dataset import Dataset, Draw, Sample
 from lrpe.lab.tasks.task import Batch, Loss, Task
-from lrpe.models.image_classification import LrpeForImageClassification
+from lrpe.models.classification import LrpeForImageClassification
 from lrpe.schema import Count, Range
 
 Alpha = Annotated[float, Range(0, 1000)]  # of a Beta distribution; 0 does not mix

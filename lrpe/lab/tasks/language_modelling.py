@@ -13,7 +13,7 @@ from lrpe.lab.data.dataset import Sample
 from lrpe.lab.data.text.text_dataset import TextDataset
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.lab.tasks.token_losses import observe_tokens, pad_tokens, safe_exp, token_fields, token_metrics, total_loss
-from lrpe.models.causal_lm import LrpeForCausalLM
+from lrpe.models.language_models import LrpeForCausalLM
 from lrpe.schema import Count
 
 

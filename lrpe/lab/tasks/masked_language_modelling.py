@@ -13,7 +13,7 @@ from lrpe.lab.data.text.masking import MaskedWindows, masking
 from lrpe.lab.data.text.text_dataset import TextDataset
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.lab.tasks.token_losses import observe_tokens, pad_tokens, token_fields, token_metrics, total_loss
-from lrpe.models.masked_lm import LrpeForMaskedLM
+from lrpe.models.language_models import LrpeForMaskedLM
 
 
 class MaskedLanguageModelling(Task):

@@ -15,7 +15,7 @@ from lrpe.errors import require
 from lrpe.lab.data.dataset import Dataset, Sample
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.tasks.task import Batch, Loss, Task
-from lrpe.models.sequence_classification import LrpeForSequenceClassification
+from lrpe.models.classification import LrpeForSequenceClassification
 
 Score = Callable[[np.ndarray, np.ndarray], float]  # of predictions and labels
 

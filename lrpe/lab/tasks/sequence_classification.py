@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from lrpe.lab.data.dataset import Dataset, Sample
 from lrpe.lab.tasks.task import Batch, Loss, Task
-from lrpe.models.pair_classification import LrpeForPairClassification
-from lrpe.models.sequence_classification import LrpeForSequenceClassification
+from lrpe.models.classification import LrpeForPairClassification, LrpeForSequenceClassification
 
 
 class SequenceClassification(Task):

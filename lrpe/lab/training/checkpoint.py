@@ -17,7 +17,7 @@ from lrpe.lab.training.optimizer_state import load_state, save_state
 from lrpe.lab.training.precision import Scale
 from lrpe.lab.training.processes import on_every, on_first, rank, world
 from lrpe.lab.training.writing import naming_failure
-from lrpe.models.quiet import quietly
+from lrpe.models.saved import quietly
 from lrpe.schema import conform_known
 from lrpe.serialization import read_json, to_json
 

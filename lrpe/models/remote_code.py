@@ -2,14 +2,32 @@
 
 import ast
 import importlib.util
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from lrpe.attention.feature_map import FEATURE_MAPS
+from lrpe.encodings.config import ANGLES, BASES, MATRICES, OUTSIDE
+from lrpe.encodings.family import BASELINES, FAMILY
+from lrpe.encodings.registry import Registry
 from lrpe.errors import LrpeError
+from lrpe.models.configuration import LrpeConfig
+from lrpe.models.trunk import LrpeModel
 
 IMPORT = re.compile(r"^(\s*)from (lrpe(?:\.\w+)+) import ", re.MULTILINE)
+
+
+def add_code(folder: Path, kind: type, auto_classes: Iterable[str]) -> None:
+    """Flat files of our code beside the model, and in its configuration where each class is."""
+    flatten([kind.__module__, LrpeModel.__module__, LrpeConfig.__module__], folder)
+    places = {"AutoConfig": LrpeConfig, "AutoModel": LrpeModel} | dict.fromkeys(auto_classes, kind)
+    file = folder / "config.json"
+    values = json.loads(file.read_text(encoding="utf-8"))
+    values |= {"auto_map": {name: f"{flat_name(each.__module__)}.{each.__name__}" for name, each in places.items()}}
+    file.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def flatten(modules: Iterable[str], folder: Path) -> list[Path]:
@@ -64,3 +82,25 @@ def source_of(module: str) -> str:
 
 def flat_name(module: str) -> str:
     return module.replace(".", "_")
+
+
+def plugins(config: LrpeConfig) -> list[str]:
+    """The names in a configuration that are not lrpe's own, such as "the basis 'wavelet' of my_package.bases"."""
+    found = {
+        f"the {kind} {name!r} of {register[name].__module__}"
+        for kind, name, register in _named(config)
+        if register.is_foreign(name)
+    }
+    return sorted(found)
+
+
+def _named(config: LrpeConfig) -> Iterator[tuple[str, Any, Registry]]:
+    """(kind, name, register) of everything that a configuration chooses by a name of ours."""
+    yield "feature map", config.feature_map, FEATURE_MAPS
+    for layer in range(config.num_hidden_layers):
+        choice, encoding = config.of_layer("encoding", layer), config.layer_encoding(layer)
+        name = choice if isinstance(choice, str) else choice.get("name")
+        yield from (("encoding", name, register) for register in (FAMILY, BASELINES))
+        yield "basis", encoding.basis, BASES
+        yield from (("position matrix", encoding.matrix, register) for register in (MATRICES, OUTSIDE))
+        yield "kind of angles", encoding.angles, ANGLES

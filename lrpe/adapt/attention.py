@@ -1,17 +1,20 @@
 """Our attention layers, behind the call that a transformers layer makes."""
 
+import copy
 import inspect
+from collections.abc import Sequence
 from typing import Any, cast
 
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.masking_utils import find_packed_sequence_indices
 
-from lrpe.adapt.projections import SelfAttention
+from lrpe.adapt.projections import SelfAttention, own_config, read_attention
+from lrpe.adapt.rotary import NoRotary, choose_for_layer, rotary_of
 from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.softmax_attention import SoftmaxAttention
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.cache import StateLayer
 
 IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our layers take a mask of (batch, n)
@@ -61,6 +64,7 @@ class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
 
 
 Fitted = FittedLinearAttention | FittedSoftmaxAttention
+KINDS: dict[str, type[Fitted]] = {"linear": FittedLinearAttention, "softmax": FittedSoftmaxAttention}
 
 
 def sizes(replaced: SelfAttention) -> dict[str, Any]:
@@ -154,6 +158,54 @@ def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any
 
 def refuse(*args: Any, **kwargs: Any) -> Any:
     raise LrpeError(f'attn_implementation="{IMPLEMENTATION}" is for models whose attention lrpe.adapt has replaced.')
+
+
+def swap_attention(
+    model: PreTrainedModel, kind: str, encoding: Any, layers: Sequence[int] | None, choices: dict[str, Any]
+) -> None:
+    """Put attention of ours into these layers, or into all of them."""
+    fitted = _choose_kind(kind, choices)
+    found = list(enumerate(read_attention(model)))
+    chosen = found if layers is None else [found[layer] for layer in _check_layers(layers, len(found))]
+    made = [_fit(fitted, model, replaced, encoding, layer, choices) for layer, replaced in chosen]
+    for (_, replaced), stand_in in zip(chosen, made, strict=True):
+        replaced.give_way_to(stand_in)
+    own_config(model)
+    model.base_model.register_forward_pre_hook(read_call, with_kwargs=True)
+    if len(chosen) == len(found):
+        model.set_attn_implementation(IMPLEMENTATION)  # which spares transformers a mask of n × n
+        if rotary_of(model) is not None:
+            model.base_model.rotary_emb = NoRotary()
+
+
+def _fit(
+    kind: type[Fitted], model: PreTrainedModel, replaced: SelfAttention, encoding: Any, layer: int, choices: dict
+) -> StandIn:
+    """Our attention for a layer, with the very weights of the model's own, on their device and in their dtype."""
+    like = replaced.projections.o_proj.weight
+    chosen = choose_for_layer(encoding, model, replaced, layer)
+    with like.device:
+        ours = kind.like(replaced, encoding=chosen, **copy.deepcopy(choices)).to(like.dtype)
+    replaced.projections.give_to(ours)
+    return StandIn(ours.train(replaced.module.training), layer)
+
+
+def _choose_kind(attention: str, choices: dict[str, Any]) -> type[Fitted]:
+    if attention not in KINDS:
+        raise unknown_name("attention", attention, KINDS)
+    for name in choices:
+        if name not in KINDS[attention].CHOICES:
+            raise unknown_name(f"choice of {attention} attention", name, KINDS[attention].CHOICES)
+    return KINDS[attention]
+
+
+def _check_layers(layers: Sequence[int], count: int) -> list[int]:
+    whole = isinstance(layers, Sequence) and all(isinstance(n, int) and not isinstance(n, bool) for n in layers)
+    require(
+        whole and 0 < len(set(layers)) == len(layers) and all(0 <= layer < count for layer in layers),
+        f"layers are numbers of this model's layers, from 0 to {count - 1}, each once; got layers={layers!r}.",
+    )
+    return sorted(layers)
 
 
 AttentionInterface.register(IMPLEMENTATION, refuse)
