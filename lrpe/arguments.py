@@ -7,10 +7,10 @@ from torch import Tensor
 
 from lrpe.errors import LrpeError, require, show
 
-LARGEST = 2**31 - 1  # of a size
+_LARGEST = 2**31 - 1  # of a size
 
 
-def check_count(name: str, value: Any, least: int = 1, most: int = LARGEST) -> None:
+def check_count(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
     """Raise unless the value is a whole number within these bounds; a compiler's symbol for one is a whole number."""
     whole = isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
     require(

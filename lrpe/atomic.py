@@ -12,8 +12,8 @@ from secrets import token_hex
 
 from lrpe.errors import LrpeError
 
-DAY = 24 * 3600  # seconds: a temporary that nobody has written to for so long belongs to a process that was killed
-WAYS_OUT = {
+_DAY = 24 * 3600  # seconds: a temporary that nobody has written to for so long belongs to a process that was killed
+_WAYS_OUT = {
     errno.EACCES: "make it writable or name another place",
     errno.EPERM: "make it writable or name another place",
     errno.EROFS: "name another place",
@@ -36,7 +36,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
     temporary = temporary_name(file)
     with naming_failure(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale(file)
+        _remove_stale(file)
         try:
             with temporary.open("xb") as stream:  # exclusive: it follows no link that somebody planted
                 stream.write(content.encode(errors="replace") if isinstance(content, str) else content)
@@ -51,7 +51,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give a folder to fill, which takes its name at the end; ``folder`` must not exist yet, or be empty."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_stale(folder)
+    _remove_stale(folder)
     temporary = temporary_name(folder)
     temporary.mkdir()
     try:
@@ -75,7 +75,7 @@ def naming_failure(path: Path, *kinds: type[Exception]) -> Iterator[None]:
         yield
     except (OSError, *kinds) as error:
         reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().rstrip(".")
-        way_out = WAYS_OUT.get(getattr(error, "errno", None) or 0, "make room")
+        way_out = _WAYS_OUT.get(getattr(error, "errno", None) or 0, "make room")
         raise LrpeError(
             f"{path} could not be written: {reason}. What was saved before is kept: {way_out}, and the same command "
             "goes on."
@@ -87,11 +87,11 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{token_hex(8)}.tmp")
 
 
-def remove_stale(path: Path) -> None:
+def _remove_stale(path: Path) -> None:
     """Remove temporaries of this path that were left behind by processes that were killed."""
     ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]+\.tmp")
     for left in path.parent.glob(".*.tmp"):
-        if ours.fullmatch(left.name) and time.time() - _last_written(left) > DAY:
+        if ours.fullmatch(left.name) and time.time() - _last_written(left) > _DAY:
             remove(left)
 
 

@@ -21,7 +21,7 @@ def one_at_a_time(*grads: Tensor) -> bool:
     return eager() and not any(is_legacy_batchedtensor(g) for g in grads)
 
 
-def asks_gradient(*inputs: Any) -> bool:
+def _needs_gradient(*inputs: Any) -> bool:
     """Whether somebody can ask for a gradient of what these become."""
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
@@ -42,6 +42,6 @@ class Differentiable(Function):
     def of(cls, *inputs: Any) -> Any:
         if not eager():
             return cls.apply(*inputs)
-        if asks_gradient(*inputs):
+        if _needs_gradient(*inputs):
             return super(Function, cls).apply(*inputs)  # type: ignore[misc]
         return cls.forward(*inputs)

@@ -14,7 +14,7 @@ from lrpe.errors import LrpeError, require
 from lrpe.schema import conform
 
 T = TypeVar("T")
-LARGEST_JSON, LARGEST_YAML = 2**24, 2**18  # bytes; PyYAML takes seconds for a file of that size
+_LARGEST_JSON, _LARGEST_YAML = 2**24, 2**18  # bytes; PyYAML takes seconds for a file of that size
 DEEPEST = 40  # brackets within brackets; our own files have about 6
 _TOO_DEEP = f"it has more than {DEEPEST} brackets within brackets"
 
@@ -26,7 +26,7 @@ def read_json(file: Path, kind: type[T]) -> T:
 
 def read_yaml(file: Path, kind: type[T]) -> T:
     """Return what a YAML file holds, as ``kind``; ``LrpeError`` if it cannot be read or holds something else."""
-    return _naming(file, lambda: conform(parse_yaml(read_text(file, LARGEST_YAML)), kind, ""))
+    return _naming(file, lambda: conform(parse_yaml(read_text(file, _LARGEST_YAML)), kind, ""))
 
 
 def _naming(file: Path, read: Callable[[], T]) -> T:
@@ -36,7 +36,7 @@ def _naming(file: Path, read: Callable[[], T]) -> T:
         raise LrpeError(f"{str(file)!r} cannot be read: {str(error).rstrip('.')}.") from error
 
 
-def read_text(file: Path, largest: int = LARGEST_JSON) -> str:
+def read_text(file: Path, largest: int = _LARGEST_JSON) -> str:
     """Return the text of a regular file; a pipe, which might never end, is none."""
     try:
         about = file.stat()
@@ -62,7 +62,7 @@ def parse_json(text: str) -> Any:
 
 def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text: what JSON has, and no more; 1e-3 is a number, 010 and 2023-01-01 are words."""
-    require(len(text) <= LARGEST_YAML, f"it has more than {LARGEST_YAML:,} characters")
+    require(len(text) <= _LARGEST_YAML, f"it has more than {_LARGEST_YAML:,} characters")
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:

@@ -24,7 +24,7 @@ def rows_last(x: Tensor, layout: Layout) -> Tensor:
     return x.transpose(-3, -2)
 
 
-def swapped_axes_hint(x: Tensor, axis: int, size: int) -> str:
+def _swapped_axes_hint(x: Tensor, axis: int, size: int) -> str:
     """The way out for an x whose rows or heads are as many as they should be, but at the other's axis."""
     swapped = x.ndim >= 3 and x.shape[axis] == size
     return " If x is (batch, n, heads, head_dim), pass layout='bnhd'." if swapped else ""
@@ -39,9 +39,9 @@ def tensors_of(table: Table) -> Iterator[Tensor]:
             yield entry
 
 
-def map_table(change: Callable[[Tensor], Tensor], table: Table) -> Table:
+def _map_table(change: Callable[[Tensor], Tensor], table: Table) -> Table:
     """Return the table with every tensor changed, and the tables inside it kept apart."""
-    return tuple(map_table(change, entry) if isinstance(entry, tuple) else change(entry) for entry in table)
+    return tuple(_map_table(change, entry) if isinstance(entry, tuple) else change(entry) for entry in table)
 
 
 def check_axes(table: Table, positions: Tensor, heads: int | None, maker: str) -> Table:
@@ -80,7 +80,7 @@ def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
     if positions.shape[1] != n:  # not require(): writing a size into a message makes a compiler fix it
         raise LrpeError(
             f"Every row has one position; got {positions.shape[1]} positions for {n} rows of x {tuple(x.shape)}."
-            + swapped_axes_hint(x, -3, positions.shape[1])
+            + _swapped_axes_hint(x, -3, positions.shape[1])
         )
     return positions
 
@@ -92,16 +92,16 @@ def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Tab
     queries a head (grouped queries: query head h uses key head h // group).
     """
     if heads is None:
-        return transform(x, map_table(lambda t: align(t, x, "batch"), table))
+        return transform(x, _map_table(lambda t: align(t, x, "batch"), table))
     if x.ndim < 3 or x.shape[-3] % heads != 0:
         raise LrpeError(
             f"This encoding has {heads} heads, so x is (..., heads, n, d) with a multiple of {heads} heads; "
-            f"got {tuple(x.shape)}." + swapped_axes_hint(x, -2, heads)
+            f"got {tuple(x.shape)}." + _swapped_axes_hint(x, -2, heads)
         )
     if x.shape[-3] == heads:
-        return transform(x, map_table(lambda t: align(t, x, "heads"), table))
+        return transform(x, _map_table(lambda t: align(t, x, "heads"), table))
     grouped = x.unflatten(-3, (heads, -1))  # (..., heads, group, n, d)
-    return transform(grouped, map_table(lambda t: align(t, x, "heads").unsqueeze(-3), table)).flatten(-4, -3)
+    return transform(grouped, _map_table(lambda t: align(t, x, "heads").unsqueeze(-3), table)).flatten(-4, -3)
 
 
 def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
@@ -109,7 +109,7 @@ def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
     if t.shape[-2] != x.shape[-2]:
         raise LrpeError(
             f"The table holds {t.shape[-2]} positions; x {tuple(x.shape)} has {x.shape[-2]}."
-            + swapped_axes_hint(x, -3, t.shape[-2])
+            + _swapped_axes_hint(x, -3, t.shape[-2])
         )
     batch = t.shape[0]
     lead = x.ndim - 2

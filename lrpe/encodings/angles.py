@@ -19,20 +19,20 @@ def geometric(count: int, dim: int, base: float = 10000.0) -> Tensor:
 
 def linear(count: int, length: int) -> Tensor:
     """α_k = (π / 2·length) (k + 1) / count, the listing's kind b: the fastest makes a quarter turn over the length."""
-    return quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64, device="cpu") / count
+    return _quarter_turn(length) * torch.arange(1, count + 1, dtype=torch.float64, device="cpu") / count
 
 
 def harmonic(count: int, length: int) -> Tensor:
     """α_k = (π / 2·length) / (k + 1), the listing's kind c."""
-    return quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64, device="cpu")
+    return _quarter_turn(length) / torch.arange(1, count + 1, dtype=torch.float64, device="cpu")
 
 
 def constant(count: int, length: int) -> Tensor:
     """α_k = π / 2·length for every k, cosFormer's."""
-    return torch.full((count,), quarter_turn(length), dtype=torch.float64, device="cpu")
+    return torch.full((count,), _quarter_turn(length), dtype=torch.float64, device="cpu")
 
 
-def quarter_turn(length: int) -> float:
+def _quarter_turn(length: int) -> float:
     require(length >= 1, f"These angles divide a quarter turn by the longest length, 1 or more; got length={length}.")
     return math.pi / 2 / length
 

@@ -74,26 +74,26 @@ class EncodingConfig:
     realizations: int = 64
 
     def __post_init__(self):
-        check_types(self)
+        _check_types(self)
         require(
             1 <= self.axes <= self.head_dim,
             f"A position has one axis or more, and each turns a dimension or more; got axes={self.axes}, "
             f"head_dim={self.head_dim}.",
         )
-        check_sizes(self)
+        _check_sizes(self)
         require(
             self.seed is None or 0 <= self.seed < 2**64,
             f"A seed is 0 or more and below 2^64, or None; got seed={self.seed}.",
         )
         require(self.acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={self.acts!r}.")
-        lookup("basis", self.basis, BASES)
-        lookup("position matrix", self.matrix, MATRICES | OUTSIDE)
-        lookup("kind of angles", self.angles, ANGLES)
+        _look_up("basis", self.basis, BASES)
+        _look_up("position matrix", self.matrix, MATRICES | OUTSIDE)
+        _look_up("kind of angles", self.angles, ANGLES)
         if self.decay is not None:
             object.__setattr__(self, "decay", tuple(self.decay))
         if self.scaling is not None:
-            object.__setattr__(self, "scaling", write_scaling(self.scaling))
-        check_scaling(self)
+            object.__setattr__(self, "scaling", _write_scaling(self.scaling))
+        _check_scaling(self)
 
     def build(self) -> PositionalEncoding:
         if self.matrix in OUTSIDE:
@@ -136,13 +136,13 @@ class EncodingConfig:
         return cls.from_dict(values)
 
 
-def lookup(kind: str, name: str, known: dict[str, Any]) -> Any:
+def _look_up(kind: str, name: str, known: dict[str, Any]) -> Any:
     if name not in known:
         raise unknown_name(kind, name, known)
     return known[name]
 
 
-TYPES: dict[Any, tuple[str, ...]] = {
+_TYPES: dict[Any, tuple[str, ...]] = {
     int: ("head_dim", "axes", "reflections", "alternating", "sines", "realizations"),
     (int, type(None)): ("heads", "length", "rotated", "seed"),
     bool: ("learned_basis", "learned_angles"),
@@ -152,21 +152,21 @@ TYPES: dict[Any, tuple[str, ...]] = {
 }
 
 
-LEAST = {"head_dim": 1, "heads": 1, "reflections": 0, "alternating": 0, "sines": 1, "realizations": 1}
+_LEAST = {"head_dim": 1, "heads": 1, "reflections": 0, "alternating": 0, "sines": 1, "realizations": 1}
 
 
-def check_types(config: EncodingConfig) -> None:
+def _check_types(config: EncodingConfig) -> None:
     """Each field has the type that it declares; JSON and command lines can bring others."""
-    for kind, names in TYPES.items():
+    for kind, names in _TYPES.items():
         for name in names:
             value = getattr(config, name)
             fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
             require(fits, f"{name} of an encoding cannot be a {type(value).__name__}; got {name}={value!r}.")
 
 
-def check_sizes(config: EncodingConfig) -> None:
+def _check_sizes(config: EncodingConfig) -> None:
     """Sizes are at least what an encoding needs, and no larger than any memory."""
-    for name, least in LEAST.items():
+    for name, least in _LEAST.items():
         value = getattr(config, name)
         fits = least <= value < 2**20 if isinstance(value, int) else name == "heads"  # which may be None
         require(fits, f"{name} of an encoding is {least} or more, and below 2^20; got {name}={str(value)[:40]}.")
@@ -175,9 +175,9 @@ def check_sizes(config: EncodingConfig) -> None:
         require(number and 0 < r <= 1, f"A decay has one r with 0 < r ≤ 1 per head; got {config.decay}.")
 
 
-def check_scaling(config: EncodingConfig) -> None:
+def _check_scaling(config: EncodingConfig) -> None:
     """NTK-aware and YaRN scaling read the angles as a falling geometric series; interpolation takes any."""
-    scaling = read_scaling(config.scaling)
+    scaling = _read_scaling(config.scaling)
     require(
         scaling is None or isinstance(scaling, Interpolation) or config.angles == "geometric",
         f"{type(scaling).__name__} scales geometric angles; got angles={config.angles!r}. Interpolation scales any.",
@@ -206,7 +206,7 @@ ANGLES: Registry[Callable[..., Tensor]] = Registry(
 )
 
 
-def build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
+def _build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
     if config.angles == "geometric":
         alpha = geometric(count, dim, config.base)
     else:
@@ -216,10 +216,10 @@ def build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
         alpha = ANGLES[config.angles](count, length)
     if config.heads is not None:
         alpha = alpha.expand(config.heads, count)
-    return Angles(alpha, config.learned_angles, read_scaling(config.scaling), dim, config.base)
+    return Angles(alpha, config.learned_angles, _read_scaling(config.scaling), dim, config.base)
 
 
-def write_scaling(scaling: Any) -> dict[str, Any]:
+def _write_scaling(scaling: Any) -> dict[str, Any]:
     """A scaling, or the dictionary that stands for one, as that dictionary."""
     for kind, make in SCALINGS.items():
         if isinstance(scaling, make):
@@ -232,11 +232,11 @@ def write_scaling(scaling: Any) -> dict[str, Any]:
     return dict(scaling)
 
 
-def read_scaling(scaling: dict[str, Any] | None) -> Scaling | None:
+def _read_scaling(scaling: dict[str, Any] | None) -> Scaling | None:
     if scaling is None:
         return None
     values = dict(scaling)
-    make = lookup("scaling", values.pop("kind"), SCALINGS)
+    make = _look_up("scaling", values.pop("kind"), SCALINGS)
     known = [field.name for field in fields(make)]
     for key in values:
         if key not in known:
@@ -247,12 +247,12 @@ def read_scaling(scaling: dict[str, Any] | None) -> Scaling | None:
         raise LrpeError(f"{make.__name__} takes {', '.join(known)}; got {values}: {error}.") from None
 
 
-def build_unitary(config: EncodingConfig, axis: int) -> Unitary:
+def _build_unitary(config: EncodingConfig, axis: int) -> Unitary:
     dim = config.share(config.head_dim, axis)
-    return Unitary(dim, build_angles(config, dim, dim))
+    return Unitary(dim, _build_angles(config, dim, dim))
 
 
-def build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
+def _build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
     """Each axis has its share of the pairs, of the dimensions that stay, and of those that alternate."""
     free = config.head_dim - config.alternating
     rotated = free - free % 2 if config.rotated is None else config.rotated
@@ -263,10 +263,10 @@ def build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
     )
     pairs, rest = config.share(rotated // 2, axis), config.share(config.head_dim - rotated, axis)
     alternating = config.share(config.alternating, axis)
-    return Orthogonal(2 * pairs + rest, build_angles(config, pairs, 2 * pairs), alternating)
+    return Orthogonal(2 * pairs + rest, _build_angles(config, pairs, 2 * pairs), alternating)
 
 
-def build_permutation(config: EncodingConfig, axis: int) -> Permutation:
+def _build_permutation(config: EncodingConfig, axis: int) -> Permutation:
     dim = config.share(config.head_dim, axis)
     require(
         dim > 1 or config.axes == 1,
@@ -275,7 +275,7 @@ def build_permutation(config: EncodingConfig, axis: int) -> Permutation:
     return Permutation(dim, seed=next_seed(config.seed, axis), heads=config.heads)
 
 
-def build_stochastic(config: EncodingConfig) -> StochasticEncoding:
+def _build_stochastic(config: EncodingConfig) -> StochasticEncoding:
     if config.heads is None:
         raise LrpeError("SPE has frequencies of its own in each head; pass heads=, the number of heads.")
     require(config.axes == 1, f"SPE encodes positions of one axis; got axes={config.axes}.")
@@ -284,10 +284,10 @@ def build_stochastic(config: EncodingConfig) -> StochasticEncoding:
 
 MATRICES: Registry[Callable[[EncodingConfig, int], PositionMatrix]] = Registry(
     {
-        "unitary": build_unitary,
-        "orthogonal": build_orthogonal,
-        "permutation": build_permutation,
+        "unitary": _build_unitary,
+        "orthogonal": _build_orthogonal,
+        "permutation": _build_permutation,
     }
 )
 
-OUTSIDE: Registry[Callable[[EncodingConfig], PositionalEncoding]] = Registry({"stochastic": build_stochastic})
+OUTSIDE: Registry[Callable[[EncodingConfig], PositionalEncoding]] = Registry({"stochastic": _build_stochastic})

@@ -10,26 +10,26 @@ from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.registry import Registry
 from lrpe.errors import LrpeError, unknown_name
 
-Fields = dict[str, Any]
-PERMUTEFORMER_SEED = 0xDEADBEEFDEADBEEF
+_Fields = dict[str, Any]
+_PERMUTEFORMER_SEED = 0xDEADBEEFDEADBEEF
 
 
-def mixed(given: Fields) -> Fields:
+def _rotate_half(given: _Fields) -> _Fields:
     """The listing's: half of the dimensions turn, one more if that half is odd; the rest stay."""
     half = given["head_dim"] // 2
     return {"matrix": "orthogonal", "rotated": half + half % 2}
 
 
-def permuteformer_as_published(given: Fields) -> Fields:
+def _permuteformer_as_published(given: _Fields) -> _Fields:
     """A permutation a head from its own seed, before φ, and r_h = sigmoid(3h/H + 2) a step."""
     heads = given.get("heads")
     if heads is None:
         raise LrpeError("PermuteFormer has a permutation and a decay of its own in each head; pass heads=.")
     decay = torch.sigmoid(3 * torch.arange(heads, dtype=torch.float64, device="cpu") / heads + 2)
-    return {"matrix": "permutation", "seed": PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
+    return {"matrix": "permutation", "seed": _PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
 
 
-FAMILY: Registry[Callable[[Fields], Fields]] = Registry(
+FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
     {
         "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
         "type2": lambda _: {"basis": "householder", "matrix": "orthogonal", "learned_angles": True},
@@ -38,15 +38,15 @@ FAMILY: Registry[Callable[[Fields], Fields]] = Registry(
         "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},
         "permuteformer": lambda _: {"basis": "identity", "matrix": "permutation"},
         "cosformer": lambda _: {"basis": "identity", "matrix": "unitary", "angles": "constant"},
-        "mixed": mixed,
+        "mixed": _rotate_half,
         "none": lambda _: {"basis": "identity", "matrix": "orthogonal", "rotated": 0},
     }
 )
 
 # Each head of a baseline has its own, so they are told how many heads there are.
-BASELINES: Registry[Callable[[Fields], Fields]] = Registry(
+BASELINES: Registry[Callable[[_Fields], _Fields]] = Registry(
     {
-        "per": permuteformer_as_published,
+        "per": _permuteformer_as_published,
         "spe": lambda _: {"matrix": "stochastic", "acts": "before"},
     }
 )

@@ -38,11 +38,11 @@ class Householder(Basis):
             return V, V / gram
         T_inverse = gram.triu() + gram.triu(1)
         # x P ᵀ for rows x is x - 2 (x Vᵀ) Tᵀ V, and (H_1 ⋯ H_m)ᵀ = H_m ⋯ H_1
-        return V, solve_lower(T_inverse.mT, V)
+        return V, _solve_lower(T_inverse.mT, V)
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         V, U = table
-        return LowRankUpdate.of(x, V, U)
+        return _LowRankUpdate.of(x, V, U)
 
     def adjoint_(self, y: Tensor, table: Table) -> Tensor:
         V, U = table
@@ -52,7 +52,7 @@ class Householder(Basis):
         return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
 
 
-def solve_lower(L: Tensor, V: Tensor) -> Tensor:
+def _solve_lower(L: Tensor, V: Tensor) -> Tensor:
     """U with L U = V for a lower triangular L; row by row for exporters, which have no solver."""
     if not torch.compiler.is_exporting():
         return torch.linalg.solve_triangular(L, V, upper=False)
@@ -63,7 +63,7 @@ def solve_lower(L: Tensor, V: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-class LowRankUpdate(Differentiable):
+class _LowRankUpdate(Differentiable):
     """x - 2 (x Vᵀ) U for rows x, whose gradient g - 2 (g Uᵀ) V is an update of the same form."""
 
     generate_vmap_rule = True
@@ -82,7 +82,7 @@ class LowRankUpdate(Differentiable):
     def backward(ctx, *grads: Tensor):
         (g,) = grads
         x, V, U = ctx.saved_tensors
-        dx = LowRankUpdate.of(g, U, V) if ctx.needs_input_grad[0] else None
+        dx = _LowRankUpdate.of(g, U, V) if ctx.needs_input_grad[0] else None
         dV = -2 * rows(g @ U.mT).mT @ rows(x) if ctx.needs_input_grad[1] else None
         dU = -2 * rows(x @ V.mT).mT @ rows(g) if ctx.needs_input_grad[2] else None
         return dx, dV, dU

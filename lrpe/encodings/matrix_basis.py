@@ -27,10 +27,10 @@ def nearest_unitary(given: Tensor, name: str) -> Tensor:
         f"{name} is unitary: {name}ᴴ {name} = I to {tolerance:.0e} in {given.dtype}; got a largest difference of "
         f"{residual:.2e}. With U, _, Vh = torch.linalg.svd({name}), U @ Vh is the unitary matrix nearest to it.",
     )
-    return polish(W)
+    return _polish(W)
 
 
-def polish(W: Tensor) -> Tensor:
+def _polish(W: Tensor) -> Tensor:
     """The unitary matrix nearest to one that nearly is (Newton and Schulz): each step squares the error."""
     eye = torch.eye(len(W), dtype=W.dtype, device=W.device)
     for _ in range(4):
@@ -38,7 +38,7 @@ def polish(W: Tensor) -> Tensor:
     return W
 
 
-class MatrixBasis(Basis):
+class _MatrixBasis(Basis):
     """P written out as a d × d matrix, real or complex; kept in float64 so that it is as unitary as float64 can be."""
 
     def __init__(self, P: Tensor):
@@ -52,7 +52,7 @@ class MatrixBasis(Basis):
         loaded = state_dict.get(prefix + "P")
         if loaded is not None and loaded.dtype != torch.float64 and loaded.shape == self.P.shape:
             whole = torch.complex(*loaded.double().chunk(2)) if self.is_complex else loaded.double()
-            state_dict[prefix + "P"] = self.carried(polish(whole))
+            state_dict[prefix + "P"] = self.carried(_polish(whole))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def carried(self, P: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class MatrixBasis(Basis):
         return x @ table[0].mT
 
 
-class Fourier(MatrixBasis):
+class Fourier(_MatrixBasis):
     """The unitary discrete Fourier transform: P[j, k] = exp(-2πi jk / d) / √d."""
 
     def __init__(self, dim: int):
@@ -75,7 +75,7 @@ class Fourier(MatrixBasis):
         super().__init__(torch.polar(torch.ones_like(turns), -2 * math.pi * turns) / math.sqrt(dim))
 
 
-class Cosine(MatrixBasis):
+class Cosine(_MatrixBasis):
     """The orthonormal DCT-II: P[j, k] = √(2/d) cos(π j (2k + 1) / 2d), and √(1/d) in the row j = 0."""
 
     def __init__(self, dim: int):
@@ -86,7 +86,7 @@ class Cosine(MatrixBasis):
         super().__init__(P)
 
 
-class Dense(MatrixBasis):
+class Dense(_MatrixBasis):
     """A unitary or orthogonal matrix that is given, or the one that is nearest to it in float64."""
 
     def __init__(self, P: Tensor | list[list[float]]):

@@ -52,16 +52,16 @@ class Orthogonal(PositionMatrix):
         if kept == self.dim:
             return y
         if 2 * self.pairs == self.dim:
-            return rotate(y, turn)
+            return _rotate(y, turn)
         pairs, same, flipped = y.split([2 * self.pairs, kept, self.alternating], -1)
-        turned = rotate(pairs, turn) if self.pairs else pairs
+        turned = _rotate(pairs, turn) if self.pairs else pairs
         return torch.cat([turned, same, *(flipped * sign for sign in signs)], -1)
 
     def transform_(self, y: Tensor, table: Table) -> Tensor:
-        return rotate_(y, table[0]) if self.has_adjoint else self.transform(y, table)
+        return _rotate_(y, table[0]) if self.has_adjoint else self.transform(y, table)
 
     def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        return rotate_(y, conjugate(table[0]))
+        return _rotate_(y, _conjugate(table[0]))
 
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
@@ -78,26 +78,26 @@ class Orthogonal(PositionMatrix):
         return f"dim={self.dim}, pairs={self.pairs}, alternating={self.alternating}"
 
 
-def rotate(y: Tensor, turn: Tensor) -> Tensor:
+def _rotate(y: Tensor, turn: Tensor) -> Tensor:
     """(y_0 + i y_1) e^{isα}, pair by pair; ``turn`` holds (cos, sin) interleaved as y is.
 
     Eagerly it is one complex product, as fast as a copy. Compilers, transforms of torch.func, derivatives taken forward
     and devices without complex numbers get the same product in real arithmetic.
     """
     plain = one_at_a_time(y, turn) and not differentiating_forward()
-    return Rotate.of(y, turn) if plain and y.device.type not in LACK_FLOAT64 else rotate_in_reals(y, turn)
+    return _Rotate.of(y, turn) if plain and y.device.type not in LACK_FLOAT64 else _rotate_in_reals(y, turn)
 
 
-class Rotate(Differentiable):
+class _Rotate(Differentiable):
     """z = y u for complex y and u, whose gradients g ū and g ȳ are such products too.
 
-    Autograd's own gradient reads g as complex where it lies, and fails if that is at an odd place in memory; ``rotate``
-    copies such a g first.
+    Autograd's own gradient views g as complex in place, and fails if g has an odd storage offset; ``_rotate`` copies
+    such a g first.
     """
 
     @staticmethod
     def forward(y: Tensor, turn: Tensor) -> Tensor:
-        return as_real(read_as_complex(y) * read_as_complex(turn))
+        return _as_real(_read_as_complex(y) * _read_as_complex(turn))
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -108,23 +108,23 @@ class Rotate(Differentiable):
     def backward(ctx, *grads: Tensor):
         (g,) = grads
         y, turn = ctx.saved_tensors
-        dy = rotate_back(g, turn) if ctx.needs_input_grad[0] else None
-        return dy, None if y is None else rotate_back(g, y).sum_to_size(turn.shape)
+        dy = _rotate_back(g, turn) if ctx.needs_input_grad[0] else None
+        return dy, None if y is None else _rotate_back(g, y).sum_to_size(turn.shape)
 
 
-def rotate_back(y: Tensor, turn: Tensor) -> Tensor:
-    """(y_0 + i y_1) e^{-isα}: ``rotate`` by the conjugate of ``turn``."""
+def _rotate_back(y: Tensor, turn: Tensor) -> Tensor:
+    """(y_0 + i y_1) e^{-isα}: ``_rotate`` by the conjugate of ``turn``."""
     if torch.is_grad_enabled() or not one_at_a_time(y, turn):  # a reading as complex would cut off the gradient
-        return rotate(y, conjugate(turn))
-    return as_real(read_as_complex(y) * read_as_complex(turn).conj())
+        return _rotate(y, _conjugate(turn))
+    return _as_real(_read_as_complex(y) * _read_as_complex(turn).conj())
 
 
-def conjugate(pairs: Tensor) -> Tensor:
+def _conjugate(pairs: Tensor) -> Tensor:
     """(re, -im) for interleaved (re, im)."""
     return (pairs.unflatten(-1, (-1, 2)) * pairs.new_tensor([1.0, -1.0])).flatten(-2)
 
 
-def rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
+def _rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
     """y cos + (-y_1, y_0) sin.
 
     Not each half by itself: inductor (torch 2.13) would keep the halves for the gradient with the strides of the length
@@ -136,26 +136,26 @@ def rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
     return y * cos + swapped * sin
 
 
-def rotate_(y: Tensor, turn: Tensor) -> Tensor:
-    """``rotate`` in the memory of y, on a device with complex numbers; without a gradient."""
+def _rotate_(y: Tensor, turn: Tensor) -> Tensor:
+    """``_rotate`` in the memory of y, on a device with complex numbers; without a gradient."""
     if y.device.type in LACK_FLOAT64:
-        return rotate_in_reals(y, turn)
-    return as_real(read_as_complex(y).mul_(read_as_complex(turn)))
+        return _rotate_in_reals(y, turn)
+    return _as_real(_read_as_complex(y).mul_(_read_as_complex(turn)))
 
 
-def as_real(z: Tensor) -> Tensor:
+def _as_real(z: Tensor) -> Tensor:
     """(..., p) complex numbers as (..., 2p) real ones, in the same memory."""
     if z.numel() == 0:  # torch does not read these in one call, as their strides can be 0
         return torch.view_as_real(z).flatten(-2)
     return z.view(z.dtype.to_real())
 
 
-def read_as_complex(x: Tensor) -> Tensor:
+def _read_as_complex(x: Tensor) -> Tensor:
     """(..., 2p) numbers as (..., p) complex ones; in the same memory, if that lies in whole pairs."""
-    return in_whole_pairs(x).view(x.dtype.to_complex())
+    return _in_whole_pairs(x).view(x.dtype.to_complex())
 
 
-def in_whole_pairs(x: Tensor) -> Tensor:
+def _in_whole_pairs(x: Tensor) -> Tensor:
     """x, or a copy if its memory does not lie in whole pairs (as with an odd d)."""
     whole = x.stride(-1) == 1 and math.gcd(x.storage_offset(), *x.stride()[:-1]) % 2 == 0
     return x if whole else x.clone(memory_format=torch.contiguous_format)

@@ -22,7 +22,7 @@ class Permutation(PositionMatrix):
         self, dim: int, permutation: Tensor | list[int] | None = None, seed: int | None = None, heads: int | None = None
     ):
         if permutation is None:
-            permutation = draw(dim, seed, heads)
+            permutation = _draw(dim, seed, heads)
         permutation = permutation if isinstance(permutation, Tensor) else torch.tensor(permutation, device="cpu")
         super().__init__(dim, len(permutation) if permutation.ndim == 2 else None)
         shaped = permutation.ndim in (1, 2) and not permutation.is_floating_point()
@@ -32,7 +32,7 @@ class Permutation(PositionMatrix):
             f"A permutation holds each of the integers 0, ..., {dim - 1} once, in shape ({dim},) or (heads, {dim}); "
             f"got {permutation.tolist()}.",
         )
-        cycles = torch.tensor([walk_cycles(pi) for pi in lists], device="cpu")  # (heads, 4, d)
+        cycles = torch.tensor([_walk_cycles(pi) for pi in lists], device="cpu")  # (heads, 4, d)
         self.cycles: Tensor
         self.register_buffer("cycles", cycles.to(torch.get_default_device()))
 
@@ -57,14 +57,14 @@ class Permutation(PositionMatrix):
         return Lambda[0] if self.heads is None else Lambda
 
 
-def draw(dim: int, seed: int | None, heads: int | None) -> Tensor:
+def _draw(dim: int, seed: int | None, heads: int | None) -> Tensor:
     """One random permutation, or one after another for the heads, from one generator; on the CPU."""
     generator = generator_of(seed)
     drawn = [torch.randperm(dim, generator=generator, device="cpu") for _ in range(heads or 1)]
     return torch.stack(drawn) if heads else drawn[0]
 
 
-def walk_cycles(pi: list[int]) -> list[list[int]]:
+def _walk_cycles(pi: list[int]) -> list[list[int]]:
     """Four lists: the elements cycle by cycle; and for each element its cycle's start there, its place, its length."""
     order: list[int] = []
     start, place, length = [0] * len(pi), [0] * len(pi), [0] * len(pi)

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-Maker = TypeVar("Maker")
+_Maker = TypeVar("_Maker")
 
 
-class Registry(dict[str, Maker]):
+class Registry(dict[str, _Maker]):
     """A dictionary from names to makers that remembers which makers it began with.
 
     Others add makers of their own: ``BASES["wavelet"] = lambda config: Wavelet(config.head_dim)``. A name that they
     added is unknown to our code elsewhere, even if it is one more name for a maker of ours.
     """
 
-    def __init__(self, ours: Mapping[str, Maker]):
+    def __init__(self, ours: Mapping[str, _Maker]):
         super().__init__(ours)
         self._ours = dict(ours)
 

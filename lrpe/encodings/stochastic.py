@@ -13,7 +13,7 @@ from lrpe.positions import batched
 from lrpe.precision import compute_dtype, in_float64, keep, next_seed, normal, without_autocast
 
 
-class StochasticTable(NamedTuple):
+class _StochasticTable(NamedTuple):
     omega_q: Tensor  # (batch, heads, n, d·(2K+1)): K cosines and sines of each dimension, and a 1 for the gate
     omega_k: Tensor
     noise: Tensor  # (heads, d·(2K+1), R)
@@ -54,19 +54,19 @@ class StochasticEncoding(PositionalEncoding):
         noise = normal(heads, head_dim, 2 * sines + 1, realizations, seed=next_seed(seed, 2))
         keep(self, "noise", noise, learned=False)
 
-    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> StochasticTable:
+    def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> _StochasticTable:
         dtype = compute_dtype(dtype)
         with without_autocast(positions):
             f = in_float64(self.freqs).sigmoid() / 2
             turns = in_float64(batched(positions))[:, None, :, None, None] * f[:, None]  # (batch, heads, n, d, K)
             offset = in_float64(self.offsets)[:, None]
-            omega_q = circle(2 * math.pi * turns + offset).to(positions.device, dtype)
-            omega_k = circle(2 * math.pi * turns).to(positions.device, dtype)
-            return StochasticTable(omega_q, omega_k, self.mixed_noise(dtype))
+            omega_q = _circle(2 * math.pi * turns + offset).to(positions.device, dtype)
+            omega_k = _circle(2 * math.pi * turns).to(positions.device, dtype)
+            return _StochasticTable(omega_q, omega_k, self.mixed_noise(dtype))
 
     def tables(
         self, positions: Tensor, key_positions: Tensor, dtype: torch.dtype = torch.float32
-    ) -> tuple[StochasticTable, StochasticTable]:
+    ) -> tuple[_StochasticTable, _StochasticTable]:
         """Queries and keys share their noise, wherever they stand."""
         queries, keys = super().tables(positions, key_positions, dtype)
         return queries, keys._replace(noise=queries.noise)
@@ -81,10 +81,10 @@ class StochasticEncoding(PositionalEncoding):
     def forward(self, x: Tensor) -> Tensor:
         raise LrpeError("SPE encodes queries and keys differently: use query(q, table) and key(k, table).")
 
-    def query(self, q: Tensor, table: StochasticTable, layout: Layout = "bhnd") -> Tensor:
+    def query(self, q: Tensor, table: _StochasticTable, layout: Layout = "bhnd") -> Tensor:
         return rows_last(self.project(rows_last(q, layout), table.omega_q, table.noise), layout)
 
-    def key(self, k: Tensor, table: StochasticTable, layout: Layout = "bhnd") -> Tensor:
+    def key(self, k: Tensor, table: _StochasticTable, layout: Layout = "bhnd") -> Tensor:
         return rows_last(self.project(rows_last(k, layout), table.omega_k, table.noise), layout)
 
     def project(self, x: Tensor, omega: Tensor, noise: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class StochasticEncoding(PositionalEncoding):
         return (x.unsqueeze(-1) * table[0].unflatten(-1, (self.head_dim, -1))).flatten(-2)
 
 
-def circle(phase: Tensor) -> Tensor:
+def _circle(phase: Tensor) -> Tensor:
     """(..., d, K) phases -> (..., d·(2K+1)): cos and sin of each phase, then 1, for each dimension."""
     waves = torch.stack([phase.cos(), phase.sin()], -1).flatten(-2)
     return nn.functional.pad(waves, (0, 1), value=1.0).flatten(-2)

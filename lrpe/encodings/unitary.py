@@ -35,7 +35,7 @@ class Unitary(PositionMatrix):
     def transform(self, y: Tensor, table: Table) -> Tensor:
         (cos_sin,) = table
         if y.shape[-1] == self.dim:
-            return spread(y, cos_sin) if torch.compiler.is_compiling() else Spread.of(y, cos_sin)
+            return _spread(y, cos_sin) if torch.compiler.is_compiling() else _Spread.of(y, cos_sin)
         (re, im), (cos, sin) = y.chunk(2, -1), cos_sin.chunk(2, -1)
         return torch.cat([re * cos - im * sin, re * sin + im * cos], -1)
 
@@ -50,19 +50,19 @@ class Unitary(PositionMatrix):
         return Lambda[0] if self.heads is None else Lambda
 
 
-def spread(y: Tensor, cos_sin: Tensor) -> Tensor:
+def _spread(y: Tensor, cos_sin: Tensor) -> Tensor:
     """(y cos ‖ y sin), in one product."""
     return (y.unsqueeze(-2) * cos_sin.unflatten(-1, (2, -1))).flatten(-2)
 
 
-class Spread(Differentiable):
-    """``spread`` with its gradient g_re cos + g_im sin, which is not spread over 2d numbers before it is summed."""
+class _Spread(Differentiable):
+    """``_spread`` with its gradient g_re cos + g_im sin, which is not spread over 2d numbers before it is summed."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(y: Tensor, cos_sin: Tensor) -> Tensor:
-        return spread(y, cos_sin)
+        return _spread(y, cos_sin)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -75,19 +75,19 @@ class Spread(Differentiable):
         dy = torch.addcmul(g_re * cos, g_im, sin) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[1]:
             return dy, None
-        return dy, torch.cat([sum_of_products(g, y, cos.shape) for g in (g_re, g_im)], -1)
+        return dy, torch.cat([_sum_of_products(g, y, cos.shape) for g in (g_re, g_im)], -1)
 
 
-def sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
+def _sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
     """Σ a b over the axes in which ``shape`` has 1: batch and heads, if all share a table."""
     if any(size != 1 for size in shape[:-2]):
         return (a * b).sum_to_size(shape)
     total = torch.zeros(shape[-2:], dtype=a.dtype, device=a.device)
-    for x, y in zip(stacked(a), stacked(b), strict=True):
+    for x, y in zip(_stacked(a), _stacked(b), strict=True):
         total = torch.addcmul(total, x, y)
     return total.reshape(shape)
 
 
-def stacked(x: Tensor) -> Tensor:
+def _stacked(x: Tensor) -> Tensor:
     """(..., n, d) -> (N, n, d)."""
     return x.flatten(0, -3) if x.ndim > 2 else x[None]

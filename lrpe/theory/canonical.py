@@ -14,7 +14,7 @@ from lrpe.encodings.encoding import check_features
 from lrpe.errors import LrpeError, require
 from lrpe.precision import Precise, compute_dtype, without_autocast
 
-Part = Callable[[Tensor], Tensor]  # q ↦ q̂ or k ↦ k̂: (..., n, d) -> (..., n, d_l)
+_Part = Callable[[Tensor], Tensor]  # q ↦ q̂ or k ↦ k̂: (..., n, d) -> (..., n, d_l)
 
 
 def itself(x: Tensor) -> Tensor:
@@ -40,23 +40,23 @@ class Primitive:
         W: integers t-s of shape (u,) ↦ matrices (u, d_1, d_2), or numbers w of shape (u,) that stand for w I.
     """
 
-    query: Part
-    key: Part
+    query: _Part
+    key: _Part
     W: Callable[[Tensor], Tensor]
 
     def scores(self, q: Tensor, k: Tensor, offsets: Tensor, pairs: Tensor) -> Tensor:
         """Re (q̂_s)ᴴ W_{t-s} k̂_t for rows q and k, with t-s = offsets[pairs]; -> (..., n, m)."""
-        q_hat, k_hat, W = alike(self.query(q), self.key(k), self.W(offsets).to(q.device))
-        check_shape(W, len(offsets), q_hat.shape[-1], k_hat.shape[-1])
-        scores = W[pairs] * (q_hat.conj() @ k_hat.mT) if W.ndim == 1 else contract(q_hat, W, k_hat, pairs)
+        q_hat, k_hat, W = _promote(self.query(q), self.key(k), self.W(offsets).to(q.device))
+        _check_shape(W, len(offsets), q_hat.shape[-1], k_hat.shape[-1])
+        scores = W[pairs] * (q_hat.conj() @ k_hat.mT) if W.ndim == 1 else _contract(q_hat, W, k_hat, pairs)
         return scores.real if scores.is_complex() else scores
 
     def matrix(self, offset: int, head_dim: int) -> Tensor:
         """W_{t-s} for one t-s as a d_1 × d_2 matrix in float64 or complex128, on the CPU."""
         x = torch.zeros(1, head_dim, dtype=torch.float64, device="cpu")
         d_1, d_2 = self.query(x).shape[-1], self.key(x).shape[-1]
-        _, W = alike(x, self.W(torch.tensor([offset], device="cpu")).to("cpu"))
-        check_shape(W, 1, d_1, d_2)
+        _, W = _promote(x, self.W(torch.tensor([offset], device="cpu")).to("cpu"))
+        _check_shape(W, 1, d_1, d_2)
         return W * torch.eye(d_1, device="cpu") if W.ndim == 1 else W[0]
 
 
@@ -105,7 +105,7 @@ class CanonicalForm(Precise):
         """
         check_features(q, self.head_dim)
         check_features(k, self.head_dim)
-        q, k = broadcast(q, k)
+        q, k = _broadcast(q, k)
         s = align(positions_for(q, query_positions, 1)[:, None, :, None], q, "batch")  # (..., n, 1)
         t = align(positions_for(k, key_positions, 1)[:, None, :, None], k, "batch").mT  # (..., 1, m)
         offsets, pairs = torch.unique(t - s, return_inverse=True)
@@ -124,7 +124,7 @@ class CanonicalForm(Precise):
         return f"head_dim={self.head_dim}"
 
 
-def contract(q_hat: Tensor, W: Tensor, k_hat: Tensor, pairs: Tensor) -> Tensor:
+def _contract(q_hat: Tensor, W: Tensor, k_hat: Tensor, pairs: Tensor) -> Tensor:
     """Σ_j (q̂_sᴴ W_{t-s})_j (k̂_t)_j, one j at a time: a product with all distinct W, of which each pair takes its own.
 
     It goes along the narrower side, so that a W of one column or one row costs what its own paper says. No matrix a
@@ -132,14 +132,14 @@ def contract(q_hat: Tensor, W: Tensor, k_hat: Tensor, pairs: Tensor) -> Tensor:
     """
     _, d_1, d_2 = W.shape
     if d_1 < d_2:
-        return contract(k_hat, W.mH, q_hat, pairs.mT).mH
+        return _contract(k_hat, W.mH, q_hat, pairs.mT).mH
     pairs = pairs.expand(*q_hat.shape[:-1], k_hat.shape[-2])
     products = (q_hat.conj() @ W_j.mT for W_j in W.unbind(-1))  # each (..., n, u)
     terms = (p.gather(-1, pairs) * k_j.unsqueeze(-2) for p, k_j in zip(products, k_hat.unbind(-1), strict=True))
     return reduce(torch.add, terms)
 
 
-def alike(x: Tensor, *others: Tensor) -> list[Tensor]:
+def _promote(x: Tensor, *others: Tensor) -> list[Tensor]:
     """All in x's precision, and all complex if one is."""
     dtype = x.dtype.to_real()
     if any(tensor.is_complex() for tensor in (x, *others)):
@@ -147,7 +147,7 @@ def alike(x: Tensor, *others: Tensor) -> list[Tensor]:
     return [tensor.to(dtype) for tensor in (x, *others)]
 
 
-def check_shape(W: Tensor, count: int, d_1: int, d_2: int) -> None:
+def _check_shape(W: Tensor, count: int, d_1: int, d_2: int) -> None:
     shape = tuple(W.shape)
     fits = shape == (count, d_1, d_2) or (shape == (count,) and d_1 == d_2)
     require(
@@ -157,7 +157,7 @@ def check_shape(W: Tensor, count: int, d_1: int, d_2: int) -> None:
     )
 
 
-def broadcast(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+def _broadcast(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     """q and k with the same leading axes."""
     try:
         lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])

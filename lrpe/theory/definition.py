@@ -24,7 +24,7 @@ from lrpe.theory.probes import Images, Places, images_of_factor, images_of_map, 
 from lrpe.theory.rank_growth import as_matrix
 
 _DENSE = 128  # up to here dense matrices are tested at every position
-Module = TypeVar("Module", bound=nn.Module)
+_Module = TypeVar("_Module", bound=nn.Module)
 
 
 def verify(
@@ -219,7 +219,7 @@ def _verify_relative(W: Callable[[int], Any], measure: Measure) -> Report:
     return replace(report, linearizability=linearizability(W, causal=measure.from_zero))
 
 
-def _in_double(module: Module) -> Module:
+def _in_double(module: _Module) -> _Module:
     """A copy in float64 on the CPU, in evaluation; the caller's module is left alone."""
     return copy.deepcopy(module).to("cpu", torch.float64).eval()
 

@@ -12,7 +12,7 @@ from lrpe.encodings.matrix_basis import Dense, nearest_unitary
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.unitary import Unitary
 
-NOISE = 1e-13  # an angle this near to 0 or π is a rounding error, far above those of d = 1000
+_NOISE = 1e-13  # an angle this near to 0 or π is a rounding error, far above those of d = 1000
 
 
 @torch.no_grad()
@@ -30,22 +30,22 @@ def from_unitary(W1: Tensor) -> Encoding:
     tensor([2.0944], dtype=torch.float64)
     """
     W = nearest_unitary(W1, "W_1")
-    return diagonalize(W) if W.is_complex() else block_diagonalize(W)
+    return _diagonalize(W) if W.is_complex() else _block_diagonalize(W)
 
 
-def diagonalize(W: Tensor) -> Encoding:
+def _diagonalize(W: Tensor) -> Encoding:
     """Theorem 1: the eigenvectors of W are those of the Hermitian iA."""
-    P = torch.cat([Q @ torch.linalg.eigh(1j * A).eigenvectors for Q, A in halves(W)], -1).mH
+    P = torch.cat([Q @ torch.linalg.eigh(1j * A).eigenvectors for Q, A in _halves(W)], -1).mH
     alpha = (P @ W @ P.mH).diagonal().angle()
-    alpha = torch.where(alpha < NOISE - math.pi, alpha + 2 * math.pi, alpha)  # -1 is e^{iπ}, not e^{-iπ}
+    alpha = torch.where(alpha < _NOISE - math.pi, alpha + 2 * math.pi, alpha)  # -1 is e^{iπ}, not e^{-iπ}
     alpha, order = alpha.sort(descending=True)
     return Encoding(Dense(P[order]), Unitary(len(W), Angles(alpha)))
 
 
-def block_diagonalize(W: Tensor) -> Encoding:
+def _block_diagonalize(W: Tensor) -> Encoding:
     """Theorem 2: W turns each plane (a, b) by α; what A sends to 0 is kept in the right half, negated in the left."""
     (a_left, b_left, negated), (a_right, b_right, kept) = (
-        tuple(Q @ vectors for vectors in planes(A)) for Q, A in halves(W)
+        tuple(Q @ vectors for vectors in _planes(A)) for Q, A in _halves(W)
     )
     a, b = torch.cat([a_left, a_right], -1), torch.cat([b_left, b_right], -1)  # (d, p)
     Wa, Wb = W @ a, W @ b
@@ -56,7 +56,7 @@ def block_diagonalize(W: Tensor) -> Encoding:
     return Encoding(Dense(P), Orthogonal(len(W), Angles(alpha), alternating=negated.shape[-1]))
 
 
-def halves(W: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _halves(W: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Split the space in two that W keeps apart, cos α < c and cos α > c; for each its basis Q, (d, m), and A, (m, m).
 
     A is the Cayley transform (V - I)(V + I)⁻¹ of V = QᴴWQ, or of -V in the left half. It has V's eigenvectors, but it
@@ -72,17 +72,17 @@ def halves(W: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield Q_half, sign * torch.linalg.solve(V + eye, V - eye)
 
 
-def planes(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _planes(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Orthonormal a_k, b_k with A a_k = σ_k b_k and A b_k = -σ_k a_k, then what A sends to 0, for a real skew A.
 
     If A u = iσu, then a = √2 Im u and b = √2 Re u. Rounding mixes u with its conjugate when σ is small beside the
     largest, so only the large ones are taken here; the space orthogonal to them has planes of its own.
     """
     sigma, u = torch.linalg.eigh(-1j * A)
-    count = int((sigma > (sigma[-1:] / 8).clamp(min=NOISE / 2)).sum())
+    count = int((sigma > (sigma[-1:] / 8).clamp(min=_NOISE / 2)).sum())
     if count == 0:
         return A[:, :0], A[:, :0], torch.eye(len(A), dtype=A.dtype, device=A.device)
     large = math.sqrt(2) * u[:, -count:]
     rest = torch.linalg.qr(torch.cat([large.imag, large.real], -1), mode="complete").Q[:, 2 * count :]
-    a, b, zero = (rest @ vectors for vectors in planes(rest.mT @ A @ rest))
+    a, b, zero = (rest @ vectors for vectors in _planes(rest.mT @ A @ rest))
     return torch.cat([large.imag, a], -1), torch.cat([large.real, b], -1), zero

@@ -12,15 +12,15 @@ from lrpe.precision import at_least_float32, in_float64, next_seed, normal
 from lrpe.theory.canonical import CanonicalForm, Primitive, itself, ones
 
 
-def identity(offsets: Tensor) -> Tensor:
+def _identity(offsets: Tensor) -> Tensor:
     """W_{t-s} = I."""
     return torch.ones(len(offsets), device=offsets.device)
 
 
-CONTENT = Primitive(itself, itself, identity)  # q_s · k_t
+_CONTENT = Primitive(itself, itself, _identity)  # q_s · k_t
 
 
-class Bias(CanonicalForm):
+class _Bias(CanonicalForm):
     """q_s · k_t + w_{row(t-s)}, a learned number for each row of a table.
 
     Not linearizable in general: the rank of the n × n matrix (w_{row(t-s)}) grows with n, so no features of a fixed
@@ -31,17 +31,17 @@ class Bias(CanonicalForm):
 
     def __init__(self, head_dim: int, rows: int, seed: int | None):
         super().__init__(head_dim)
-        self.w = learned(rows, head_dim=head_dim, seed=seed)
+        self.w = _learned_table(rows, head_dim=head_dim, seed=seed)
 
     @abstractmethod
     def row(self, offsets: Tensor) -> Tensor:
         """The row of the table for each t-s: integers -> 0, ..., rows - 1."""
 
     def primitives(self) -> tuple[Primitive, ...]:
-        return CONTENT, Primitive(ones, ones, lambda offsets: self.w[self.row(offsets)])
+        return _CONTENT, Primitive(ones, ones, lambda offsets: self.w[self.row(offsets)])
 
 
-class Additive(Bias):
+class Additive(_Bias):
     """q_s · k_t + w_{clip(t-s)}, a learned number for each t-s from -max_distance to max_distance.
 
     The paper's "Additive", which it takes from Huang et al. (2020). Primitives: (q, k, I) and (1, 1, w_{clip(t-s)}),
@@ -50,14 +50,14 @@ class Additive(Bias):
     """
 
     def __init__(self, head_dim: int, max_distance: int = 128, seed: int | None = None):
-        super().__init__(head_dim, 2 * at_least_one(max_distance) + 1, seed)
+        super().__init__(head_dim, 2 * _at_least_one(max_distance) + 1, seed)
         self.max_distance = max_distance
 
     def row(self, offsets: Tensor) -> Tensor:
-        return clip(offsets, self.max_distance)
+        return _clip(offsets, self.max_distance)
 
 
-class T5Buckets(Bias):
+class T5Buckets(_Bias):
     """q_s · k_t + w_{bucket(t-s)}: small distances have a bucket each, larger ones share them logarithmically.
 
     T5 (Raffel et al., 2020), which leaves out the division of scores by √d. Causal buckets see the past alone: all
@@ -74,7 +74,7 @@ class T5Buckets(Bias):
         seed: int | None = None,
     ):
         super().__init__(head_dim, num_buckets, seed)
-        self.bidirectional, self.max_distance = bidirectional, at_least_one(max_distance)
+        self.bidirectional, self.max_distance = bidirectional, _at_least_one(max_distance)
         self.side = num_buckets // 2 if bidirectional else num_buckets  # buckets in one direction
         self.exact = self.side // 2
         least = 4 if bidirectional else 2
@@ -106,14 +106,14 @@ class RPR(CanonicalForm):
 
     def __init__(self, head_dim: int, max_distance: int = 16, seed: int | None = None):
         super().__init__(head_dim)
-        self.max_distance = at_least_one(max_distance)
-        self.w = learned(2 * max_distance + 1, head_dim, head_dim=head_dim, seed=seed)
+        self.max_distance = _at_least_one(max_distance)
+        self.w = _learned_table(2 * max_distance + 1, head_dim, head_dim=head_dim, seed=seed)
 
     def primitives(self) -> tuple[Primitive, ...]:
-        return CONTENT, Primitive(itself, ones, self.column)
+        return _CONTENT, Primitive(itself, ones, self.column)
 
     def column(self, offsets: Tensor) -> Tensor:
-        return self.w[clip(offsets, self.max_distance)].unsqueeze(-1)  # (u, d, 1)
+        return self.w[_clip(offsets, self.max_distance)].unsqueeze(-1)  # (u, d, 1)
 
 
 class DeBERTa(CanonicalForm):
@@ -129,12 +129,12 @@ class DeBERTa(CanonicalForm):
 
     def __init__(self, head_dim: int, max_distance: int = 512, seed: int | None = None):
         super().__init__(head_dim)
-        self.max_distance = at_least_one(max_distance)
-        self.k_bar = learned(2 * max_distance, head_dim, head_dim=head_dim, seed=seed)
-        self.q_bar = learned(2 * max_distance, head_dim, head_dim=head_dim, seed=next_seed(seed))
+        self.max_distance = _at_least_one(max_distance)
+        self.k_bar = _learned_table(2 * max_distance, head_dim, head_dim=head_dim, seed=seed)
+        self.q_bar = _learned_table(2 * max_distance, head_dim, head_dim=head_dim, seed=next_seed(seed))
 
     def primitives(self) -> tuple[Primitive, ...]:
-        return CONTENT, Primitive(itself, ones, self.column), Primitive(ones, itself, self.row)
+        return _CONTENT, Primitive(itself, ones, self.column), Primitive(ones, itself, self.row)
 
     def g(self, x: Tensor) -> Tensor:
         return x.clamp(-self.max_distance, self.max_distance - 1) + self.max_distance
@@ -199,18 +199,18 @@ class FamilyForm(CanonicalForm):
         return W if basis.is_complex or matrix.is_complex else W.real
 
 
-def learned(*shape: int, head_dim: int, seed: int | None) -> nn.Parameter:
+def _learned_table(*shape: int, head_dim: int, seed: int | None) -> nn.Parameter:
     """A table that is learned, first of variance 1/d."""
     require(min(shape) >= 1 and head_dim >= 1, f"Sizes are 1 or more; got {shape} for head_dim={head_dim}.")
     value = normal(*shape, seed=seed) / math.sqrt(head_dim)
     return nn.Parameter(value.to(at_least_float32(torch.get_default_dtype())))
 
 
-def clip(offsets: Tensor, max_distance: int) -> Tensor:
+def _clip(offsets: Tensor, max_distance: int) -> Tensor:
     """The rows 0, ..., 2·max_distance of the distances -max_distance, ..., max_distance and what lies beyond."""
     return offsets.clamp(-max_distance, max_distance) + max_distance
 
 
-def at_least_one(max_distance: int) -> int:
+def _at_least_one(max_distance: int) -> int:
     require(max_distance >= 1, f"Distances count up to max_distance, 1 or more; got max_distance={max_distance}.")
     return max_distance

@@ -15,7 +15,7 @@ from lrpe.theory.linearizability import Linearizability
 from lrpe.theory.probes import FAR, NEAR, VECTORS, Images, Places, draw_places, unit_vectors
 from lrpe.theory.rank_growth import rounding_of
 
-Rows = Callable[[Tensor, Tensor], Tensor]  # x (..., n, d) and positions (n,) or (batch, n) to features
+_Rows = Callable[[Tensor, Tensor], Tensor]  # x (..., n, d) and positions (n,) or (batch, n) to features
 _SCALES = (1e-4, 1.0, 1e4)
 _POWERS = (7, 64, 999)  # of W_1; the rounding of a power grows with it
 _LEAST = 16  # positions without which nothing can be told of a table
@@ -112,7 +112,7 @@ class Measure:
         largest = max(sizes, default=math.nan)
         return Law(name, equation, math.inf if any(map(math.isnan, sizes)) else largest, self.tolerance)
 
-    def linear(self, encode: Rows, dim: int, axes: int = 1, heads: int | None = None) -> Law:
+    def linear(self, encode: _Rows, dim: int, axes: int = 1, heads: int | None = None) -> Law:
         """Of small vectors and of large ones, relative to their length; and alike from one length to the next.
 
         A gain that depends on the length alone is linear wherever all vectors are of one length.
@@ -172,7 +172,7 @@ class Measure:
             ),
         ]
 
-    def batches(self, encode: Rows, dim: int, lead: int | None, axes: int = 1) -> Law:
+    def batches(self, encode: _Rows, dim: int, lead: int | None, axes: int = 1) -> Law:
         """Rows at positions (batch, n) are encoded as they are alone; n ≠ d, so that no axis passes for another."""
         n = 5 if dim != 5 else 7
         heads = () if lead is None else (lead,)

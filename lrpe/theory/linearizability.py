@@ -20,7 +20,7 @@ from lrpe.theory.rank_growth import Numbers, Study, as_matrix, forgets, measure_
 
 _LARGEST = 256  # rows of the block matrices that are shown
 _ENOUGH = 1024  # rows of one that is positive semidefinite for certain, if it is needed
-Verdict = Literal["definition", "one factor", "two factors", "none", "cannot tell"]
+_Verdict = Literal["definition", "one factor", "two factors", "none", "cannot tell"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Linearizability:
     windows: tuple[Window, ...]
     growth: tuple[tuple[int, int], ...]
     reach: int
-    verdict: Verdict
+    verdict: _Verdict
     reason: str
 
     def __bool__(self) -> bool:
@@ -155,7 +155,7 @@ def _judge_causal(numbers: Numbers, found: Study) -> Linearizability:
 
 
 def _report(
-    numbers: Numbers, found: Study, causal: bool, windows: tuple[Window, ...], verdict: Verdict, reason: str
+    numbers: Numbers, found: Study, causal: bool, windows: tuple[Window, ...], verdict: _Verdict, reason: str
 ) -> Linearizability:
     near = found.near
     growth = tuple((x.n, rank) for x, rank in zip(near.spectra, near.ranks, strict=True))

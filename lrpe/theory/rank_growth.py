@@ -25,7 +25,7 @@ _ABOVE_ROUNDING, _ABOVE_NEXT = 10, 200  # times that the last singular value of 
 
 
 @dataclass(frozen=True)
-class Rounding:
+class _Rounding:
     """Unit roundoff of the values w(s), and of the angles that s multiplies before w is computed from them."""
 
     value: float
@@ -77,7 +77,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class _Spectrum:
     """The singular values of the matrix over n positions, and bounds of what rounding adds to them."""
 
     n: int
@@ -98,7 +98,7 @@ class Growth:
     """
 
     stride: int
-    spectra: tuple[Spectrum, Spectrum, Spectrum]
+    spectra: tuple[_Spectrum, _Spectrum, _Spectrum]
 
     @property
     def rank(self) -> int:
@@ -204,7 +204,7 @@ def forgets(numbers: Numbers, growth: Growth) -> bool:
     return shifted is not None and shifted.rank(shifted.noise_of_angles) < growth.rank
 
 
-def _spectrum(numbers: Numbers, stride: int, n: int, causal: bool, start: int = 0) -> Spectrum | None:
+def _spectrum(numbers: Numbers, stride: int, n: int, causal: bool, start: int = 0) -> _Spectrum | None:
     """Of [w(t-s)] over n positions, or of [w(start+i+j)] over as many; None if W is not known for all of it."""
     offsets = range(start, start + 2 * n - 1) if causal else range(1 - n, n)
     found = [pair for s in offsets if (pair := numbers.at(stride * s)) is not None]
@@ -216,7 +216,7 @@ def _spectrum(numbers: Numbers, stride: int, n: int, causal: bool, start: int = 
     sigma = _singular_values(w[i + i[:, None]] if causal else w[i - i[:, None] + n - 1])
     own = n * torch.finfo(sigma.dtype).eps * float(sigma[0])  # by which the singular values themselves may be off
     error = numbers.rounding.at(stride * torch.tensor(offsets, dtype=torch.float64)) * size
-    return Spectrum(n, sigma, own + numbers.rounding.value * float(size.sum()), own + float(error.sum()))
+    return _Spectrum(n, sigma, own + numbers.rounding.value * float(size.sum()), own + float(error.sum()))
 
 
 def _singular_values(matrix: Tensor) -> Tensor:
@@ -236,16 +236,16 @@ def as_matrix(value: Any) -> Tensor:
     return matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
 
 
-def rounding_of(value: Any) -> Rounding:
+def rounding_of(value: Any) -> _Rounding:
     """What the dtype of a number or a matrix rounds: its values, and the angles that they are computed from.
 
     Features of half precision come from angles in float32 at least, or they would be wrong after a few positions.
     """
-    exact = Rounding(2.0**-53, 2.0**-53)
+    exact = _Rounding(2.0**-53, 2.0**-53)
     if isinstance(value, int | float | complex | list | tuple):
         return exact
     dtype = torch.as_tensor(value).dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         return exact
     unit = torch.finfo(dtype.to_real()).eps / 2
-    return Rounding(unit, min(unit, 2.0**-24))
+    return _Rounding(unit, min(unit, 2.0**-24))
