@@ -1,4 +1,4 @@
-"""Arguments that are sizes, rates and tensors, checked: an ``LrpeError`` names the argument and what it must be."""
+"""Checks of sizes, rates and tensors; each raises an ``LrpeError`` that names the argument and its value."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from lrpe.errors import LrpeError, require, show
 
-_LARGEST = 2**31 - 1  # of a size
+_LARGEST = 2**31 - 1  # a size beyond int32 is a mistake, not a tensor
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
-    """Raise unless the value is a whole number within these bounds; a compiler's symbol for one is a whole number."""
+    """Raise unless the value is an integer, or a compiler's symbolic integer, within these bounds."""
     whole = isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
     require(
         whole and least <= value <= most,
@@ -20,7 +20,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> 
 
 
 def check_rate(name: str, value: Any) -> None:
-    """Raise unless the value is a probability that leaves something: 0 ≤ p < 1."""
+    """Raise unless the value is a rate 0 ≤ p < 1, such as dropout's."""
     require(
         is_number(value) and 0 <= value < 1,
         lambda: f"{name} must be a rate p with 0 ≤ p < 1; got {name}={show(value)}.",
@@ -28,7 +28,7 @@ def check_rate(name: str, value: Any) -> None:
 
 
 def check_tensor(name: str, value: Any, like: Tensor | None = None) -> None:
-    """Raise unless the value is an ordinary tensor, on the device of ``like`` if that is given."""
+    """Raise unless the value is a dense tensor, on the device of ``like`` if given."""
     if not isinstance(value, Tensor):
         raise LrpeError(f"{name} must be a tensor; got {type(value).__name__}.")
     dense = value.layout == torch.strided and not (value.is_quantized or value.is_nested)
@@ -45,17 +45,17 @@ def check_real(name: str, value: Any, like: Tensor | None = None) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a real number, NaN and infinity included."""
+    """Return whether the value is a real number, NaN and infinities included; a bool is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_integral(tensor: Tensor) -> bool:
-    """Whether it holds integers or booleans."""
+    """Return whether the tensor holds integers or booleans."""
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Whether a check may look at the numbers: a compiler has none yet, and the meta device never has."""
+    """Return whether a check may read the values: there are none while compiling, nor on the meta device."""
     return not torch.compiler.is_compiling() and tensor.device.type != "meta"
 
 

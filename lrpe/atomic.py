@@ -1,4 +1,4 @@
-"""Files and folders that are whole or absent: written under a temporary name, then renamed."""
+"""Atomic writes: files and folders are written under a temporary name, synced, then renamed."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from secrets import token_hex
 
 from lrpe.errors import LrpeError
 
-_DAY = 24 * 3600  # seconds: a temporary that nobody has written to for so long belongs to a process that was killed
+_DAY = 24 * 3600  # seconds; a temporary file untouched for a day was left by a killed process
 _WAYS_OUT = {
     errno.EACCES: "make it writable or name another place",
     errno.EPERM: "make it writable or name another place",
@@ -26,19 +26,19 @@ _WAYS_OUT = {
 
 
 def write_atomically(file: Path, content: str | bytes) -> None:
-    """Write a file of which no reader meets half; a writer that is stopped, or a power cut, leaves the one before.
+    """Write a file so that readers see the old content or the new, even after a crash or a power cut.
 
-    The folder that it is in is made if it is not there.
+    Missing parent folders are created.
 
     Raises:
-        LrpeError: if the file cannot be written, as on a full disk.
+        LrpeError: the file cannot be written, for example because the disk is full.
     """
     temporary = temporary_name(file)
     with naming_failure(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(file)
         try:
-            with temporary.open("xb") as stream:  # exclusive: it follows no link that somebody planted
+            with temporary.open("xb") as stream:  # exclusive creation never follows a planted link
                 stream.write(content.encode(errors="replace") if isinstance(content, str) else content)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -49,7 +49,7 @@ def write_atomically(file: Path, content: str | bytes) -> None:
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder to fill, which takes its name at the end; ``folder`` must not exist yet, or be empty."""
+    """Yield a temporary folder that is renamed to ``folder`` at the end; ``folder`` must be absent or empty."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_stale(folder)
     temporary = temporary_name(folder)
@@ -67,9 +67,11 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming_failure(path: Path, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn a failure to write into an ``LrpeError`` that names the file, the reason and the way out.
+    """Turn a failed write into an ``LrpeError`` that names the file, the reason and the way out.
 
-    ``kinds`` are exceptions that libraries raise in place of OSError, such as safetensors' SafetensorError.
+    Args:
+        path: the file or folder to name.
+        kinds: exceptions that libraries raise instead of OSError, such as safetensors' SafetensorError.
     """
     try:
         yield
@@ -77,18 +79,18 @@ def naming_failure(path: Path, *kinds: type[Exception]) -> Iterator[None]:
         reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().rstrip(".")
         way_out = _WAYS_OUT.get(getattr(error, "errno", None) or 0, "make room")
         raise LrpeError(
-            f"{path} could not be written: {reason}. What was saved before is kept: {way_out}, and the same command "
-            "goes on."
+            f"{path} could not be written: {reason}. What was saved before is kept: {way_out}, and run the same "
+            "command to resume."
         ) from error
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a hidden name beside the path that nobody can guess, and so nobody can have put a link at."""
+    """Return a hidden, unguessable name beside the path, so that nobody can plant a link there."""
     return path.with_name(f".{path.name}.{token_hex(8)}.tmp")
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove temporaries of this path that were left behind by processes that were killed."""
+    """Remove temporary files of this path that killed processes left behind."""
     ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]+\.tmp")
     for left in path.parent.glob(".*.tmp"):
         if ours.fullmatch(left.name) and time.time() - _last_written(left) > _DAY:
@@ -101,7 +103,7 @@ def _last_written(path: Path) -> float:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder, if it is there."""
+    """Remove a file, a link or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -109,13 +111,13 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until a folder and all that is in it are on the disk."""
+    """Wait until a folder and everything in it is on the disk."""
     for path in (*folder.rglob("*"), folder):
         sync(path)
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the list of names of a folder, is on the disk."""
+    """Wait until a file, or the directory entry of a folder, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,15 @@
-"""Functions with a gradient of their own, called without ceremony."""
+"""Autograd functions with little overhead per call, and every private hook of torch that they need.
+
+The hooks are private because torch has no public way to ask the same question:
+
+- ``torch._C._are_functorch_transforms_active`` tells eager calls from those under ``torch.func``. Without it each call
+  would take the slow ``Function.apply``.
+- ``is_legacy_batchedtensor`` recognises the batched gradients of ``is_grads_batched``. Without it an in-place backward
+  pass would write a batched result into an unbatched tensor.
+- ``forward_ad._current_level`` tells whether a forward-mode derivative is being taken. Without it a Function that has
+  no ``jvp`` would raise there.
+- ``super(Function, cls).apply`` in ``Differentiable.of`` is the C++ ``apply``, without the Python wrapper around it.
+"""
 
 from typing import Any
 
@@ -9,33 +20,33 @@ from torch.autograd import Function, forward_ad
 
 
 def eager() -> bool:
-    """Whether torch does at once what it is told: no compiler and no transform of torch.func is at work."""
+    """Return whether operations run eagerly: neither a compiler nor a transform of torch.func is active."""
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def one_at_a_time(*grads: Tensor) -> bool:
-    """Whether a backward pass may overwrite what it has made.
+    """Return whether a backward pass may overwrite its own intermediate results.
 
-    Under vmap, or autograd's own ``is_grads_batched``, it may not: a gradient can have an axis that its own do not.
+    Under vmap or autograd's ``is_grads_batched`` it may not: a gradient can have a batch axis that they lack.
     """
     return eager() and not any(is_legacy_batchedtensor(g) for g in grads)
 
 
 def _needs_gradient(*inputs: Any) -> bool:
-    """Whether somebody can ask for a gradient of what these become."""
+    """Return whether a result of these inputs needs a gradient."""
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
 
 def differentiating_forward() -> bool:
-    """Whether derivatives are being taken forward, which a Function without a ``jvp`` cannot follow."""
+    """Return whether forward-mode derivatives are being taken, which a Function without ``jvp`` does not support."""
     return forward_ad._current_level >= 0
 
 
 class Differentiable(Function):
-    """A Function whose ``of`` is its ``apply``, less what is not needed.
+    """A Function whose ``of`` does what ``apply`` does, with less overhead.
 
-    Where nobody can ask for a gradient it is ``forward`` alone. Else it is what ``apply`` does when no transform of
-    torch.func is at work, without reading the signature of ``forward`` first: that takes longer than a small sum.
+    If no gradient is needed it calls ``forward`` alone. Otherwise it calls the C++ ``apply`` directly; the Python one
+    first inspects the signature of ``forward``, which takes longer than a small sum.
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The one exception that users catch, and the one that says that they asked for it."""
+"""LrpeError, the one exception that users catch; StoppedError, for a run that was asked to stop."""
 
 import difflib
 import sys
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 _MODELS = ("transformers", "safetensors")
 _DATA = ("numpy", "scipy", "sklearn", "tokenizers", "filelock", "tqdm", "PIL")
-_NEEDED = {  # the modules that lrpe cannot do without, by the extra of pyproject.toml that installs them
+_NEEDED = {  # required modules, by the extra of pyproject.toml that installs them
     "cli": ("jsonargparse", "docstring_parser"),
     "models": _MODELS,
     "data": _DATA,
@@ -18,15 +18,15 @@ _NEEDED = {  # the modules that lrpe cannot do without, by the extra of pyprojec
 
 
 class LrpeError(ValueError):
-    """A broken law: the message gives the law, the values that break it and the way out."""
+    """Invalid input. The message gives the law, the values that break it and the way out."""
 
 
 class StoppedError(Exception):
-    """A run was asked to end, and has saved itself: the same command goes on."""
+    """A run was asked to stop and has saved a checkpoint. The same command resumes it."""
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
-    """The error for a name that nobody has, with the nearest names that somebody has."""
+    """Return an LrpeError for an unknown name, suggesting the closest known ones."""
     names, name = sorted(known), name if len(str(name)) <= 80 else f"{str(name)[:77]}..."
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
@@ -40,14 +40,14 @@ def show(value: object) -> str:
 
 
 def require_extras(what: str, *extras: str) -> None:
-    """Raise ``LrpeError`` unless the packages of these extras are installed.
+    """Raise unless the packages of these extras are installed.
 
     Args:
         what: what needs them, as the subject of a sentence: "lrpe.models".
         extras: extras of lrpe, such as "models".
 
     Raises:
-        LrpeError: one sentence that names every missing module and the command that installs them all.
+        LrpeError: a module is missing; one sentence names all of them and the command that installs them.
     """
     lacking = {extra: [name for name in _NEEDED[extra] if _is_missing(name)] for extra in extras}
     modules = sorted({name for names in lacking.values() for name in names})
@@ -66,8 +66,8 @@ def _is_missing(module: str) -> bool:
 def require(holds: bool, message: str | Callable[[], str]) -> None:
     """Raise ``LrpeError(message)`` unless the law holds.
 
-    A message with sizes of the input in it is given as a function: it is written only when needed, and a compiler that
-    traces the check does not take the sizes for constants.
+    Pass a message that contains input sizes as a function. It is formatted only when needed, and a compiler that traces
+    the check does not specialise on the sizes.
     """
     if not holds:
         raise LrpeError(message if isinstance(message, str) else message())

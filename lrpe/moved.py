@@ -1,4 +1,4 @@
-"""Modules and public names that have moved: the old ones keep working for one version, with a DeprecationWarning."""
+"""Old names of modules and of public names, which work for one more version with a DeprecationWarning."""
 
 import sys
 import warnings

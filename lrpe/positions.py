@@ -1,7 +1,7 @@
-"""Which integer each token gets: in a sequence, from an offset, on a grid, in padded and in packed batches.
+"""Integer positions of tokens: in a sequence, from an offset, on a grid, in padded and in packed batches.
 
-Padding gets no position of its own: real tokens are counted, in each packed sequence from 0. Positions alone do not
-separate packed sequences; attention is told of those by ``cu_seqlens`` or ``sequences``.
+Only real tokens are counted, from 0 in each packed sequence. Positions alone do not separate packed sequences; pass
+``cu_seqlens`` or ``sequences`` to attention.
 """
 
 import torch
@@ -12,19 +12,19 @@ from lrpe.errors import LrpeError, require
 
 
 def sequence(length: int, offset: int = 0, device: torch.device | str | None = None) -> Tensor:
-    """offset, offset + 1, ..., offset + length - 1; shape (length,). The offset may be negative."""
+    """Return offset, offset + 1, ..., offset + length - 1 of shape (length,). The offset may be negative."""
     check_count("length", length, least=0)
     check_count("offset", offset, least=-(2**62), most=2**62)
     return torch.arange(offset, offset + length, device=device)
 
 
 def grid(*sizes: int, device: torch.device | str | None = None) -> Tensor:
-    """The cells of a grid in row-major order, one integer per axis; shape (cells, axes).
+    """Return the cells of a grid in row-major order, one integer per axis; shape (cells, axes).
 
     >>> grid(2, 3).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     """
-    require(len(sizes) > 0, "A grid has one size or more; got ().")
+    require(len(sizes) > 0, "sizes must have at least one size; got sizes=().")
     for axis, size in enumerate(sizes):
         check_count(f"sizes[{axis}]", size, least=0)
     axes = [torch.arange(size, device=device) for size in sizes]
@@ -32,26 +32,26 @@ def grid(*sizes: int, device: torch.device | str | None = None) -> Tensor:
 
 
 def padded(mask: Tensor) -> Tensor:
-    """Positions counted over the real tokens of each row, whichever side the padding is on; (batch, n) -> (batch, n).
+    """Return positions that count the real tokens of each row, for padding on either side; (batch, n) -> (batch, n).
 
-    Padding has the position of the real token before it, or 0; it is masked out of the attention anyway.
+    A padding token has the position of the real token before it, or 0; attention masks it out anyway.
 
     >>> padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])).tolist()
     [[0, 0, 0, 1], [0, 1, 2, 2]]
     """
     check_tensor("mask", mask)
-    require(mask.ndim == 2, lambda: f"A padding mask has shape (batch, n); got {tuple(mask.shape)}.")
+    require(mask.ndim == 2, lambda: f"mask must have shape (batch, n); got {tuple(mask.shape)}.")
     return (mask != 0).long().cumsum(-1).sub(1).clamp(min=0)
 
 
 def packed(cu_seqlens: Tensor) -> Tensor:
-    """Positions that restart at 0 with each of the packed sequences; (sequences + 1,) boundaries -> (n,).
+    """Return positions that restart at 0 in each packed sequence; (sequences + 1,) boundaries -> (n,).
 
     >>> packed(torch.tensor([0, 2, 5])).tolist()
     [0, 1, 0, 1, 2]
     """
     check_tensor("cu_seqlens", cu_seqlens)
-    require(is_integral(cu_seqlens), lambda: f"cu_seqlens are integers; got {cu_seqlens.dtype}.")
+    require(is_integral(cu_seqlens), lambda: f"cu_seqlens must be integers; got {cu_seqlens.dtype}.")
     require(
         cu_seqlens.device.type != "meta", "cu_seqlens must hold numbers, which a tensor on the meta device does not."
     )
@@ -63,7 +63,7 @@ def packed(cu_seqlens: Tensor) -> Tensor:
 
 
 def batched(positions: Tensor, axes: int = 1) -> Tensor:
-    """Check positions and give them a batch axis: (1 or batch, n), with a last axis of size ``axes`` on a grid."""
+    """Check positions and add a batch axis: (1 or batch, n), with a last axis of size ``axes`` on a grid."""
     check_tensor("positions", positions)
     if not is_integral(positions) or positions.dtype == torch.bool:
         raise LrpeError(

@@ -1,4 +1,4 @@
-"""Nothing that defines an encoding falls below float32, and every angle is formed in float64."""
+"""Precision: what defines an encoding is at least float32, and every angle is computed in float64."""
 
 from abc import ABC
 from contextlib import AbstractContextManager, nullcontext
@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-LACK_FLOAT64 = {"mps"}  # kinds of device without float64 or complex numbers: their tables are made on the CPU
+LACK_FLOAT64 = {"mps"}  # device types without float64 or complex numbers; their tables are made on the CPU
 
 
 class Precise(nn.Module, ABC):
-    """A module whose own tensors stay float32 (or float64) through ``.to(torch.bfloat16)``, ``.half()`` and the like.
+    """A module whose own tensors stay float32 (or float64) through ``.to(torch.bfloat16)`` and ``.half()``.
 
-    A position times an angle needs all the digits it can get: rounding α to bf16 would change the encoding itself. What
-    ``keep_exact`` has registered stays float64 through ``.float()`` too, wherever the device has float64.
+    Rounding α to bf16 would change the encoding itself, because positions multiply it. A tensor registered by
+    ``keep_exact`` stays float64 through ``.float()`` too, wherever the device has float64.
     """
 
     _exact: tuple[str, ...] = ()  # buffers that stay float64
@@ -22,7 +22,8 @@ class Precise(nn.Module, ABC):
         def precise(tensor: Tensor) -> Tensor:
             if not tensor.is_floating_point():
                 return fn(tensor)
-            target = fn(torch.empty(0, dtype=torch.float32, device=tensor.device))  # what fn would make of a tensor
+            # fn is a closure inside torch, so its device and dtype are read off an empty tensor
+            target = fn(torch.empty(0, dtype=torch.float32, device=tensor.device))
             if target.device.type in LACK_FLOAT64 and tensor.dtype == torch.float64:
                 return fn(tensor.float())
             return fn(tensor) if target.dtype.itemsize >= 4 else tensor.to(target.device)
@@ -54,22 +55,22 @@ class Precise(nn.Module, ABC):
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    """float32 for float16, bfloat16 and the like; float32 and float64 as they are."""
+    """Return float32 for float16 and bfloat16, and wider dtypes unchanged."""
     return dtype if dtype.itemsize >= 4 else torch.float32
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that features of ``dtype`` are encoded in: float64 stays, all others are float32."""
+    """Return the dtype in which features of ``dtype`` are encoded: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def in_float64(tensor: Tensor) -> Tensor:
-    """The tensor in float64, on its own device if that has float64, else on the CPU."""
+    """Return the tensor in float64, on its own device if that has float64, else on the CPU."""
     return tensor.to("cpu" if tensor.device.type in LACK_FLOAT64 else tensor.device, torch.float64)
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager:
-    """A context in which autocast does not round what an encoding computes. Where it is off, there is nothing to do."""
+    """Return a context that disables autocast, which would round what an encoding computes."""
     device = tensor.device.type
     if device == "meta" or not torch.is_autocast_enabled(device):  # meta has shapes but no numbers, and no autocast
         return nullcontext()
@@ -77,26 +78,26 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager:
 
 
 def generator_of(seed: int | None) -> torch.Generator | None:
-    """A generator of its own for a seed; None, which is torch's global one, if there is no seed."""
+    """Return a generator for the seed, or None (torch's global generator) if there is no seed."""
     return None if seed is None else torch.Generator().manual_seed(seed)
 
 
 def next_seed(seed: int | None, steps: int = 1) -> int | None:
-    """The seed so many after this one; None, which goes on drawing from torch's global generator, if there is none."""
+    """Return seed + steps, or None (torch's global generator) if there is no seed."""
     return None if seed is None else seed + steps
 
 
 def normal(*shape: int, seed: int | None) -> Tensor:
-    """Standard normal float32 numbers on the default device.
+    """Return standard normal float32 numbers on the default device.
 
-    They depend on the seed alone, or, if it is None, on torch's global generator, as the weights of other modules do.
+    They depend on the seed alone, or on torch's global generator if it is None, like the weights of other modules.
     """
     drawn = torch.randn(shape, generator=generator_of(seed), dtype=torch.float32, device="cpu")
     return drawn.to(torch.get_default_device())
 
 
 def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
-    """Registry ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer.
+    """Register ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer.
 
     It has the default dtype, or float32 if that has fewer digits, as the weights of other modules have. So a float64
     model is in float64 when it is built to be loaded, and what it had learned comes back whole.
@@ -109,6 +110,6 @@ def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
 
 
 def keep_exact(module: Precise, name: str, value: Tensor) -> None:
-    """Registry ``value`` as a buffer in float64, whatever the module is cast to."""
+    """Register ``value`` as a buffer that stays float64 when the module is cast."""
     module.register_buffer(name, value.to(*module.exact_place(torch.get_default_device())))
     module._exact = (*module._exact, name)

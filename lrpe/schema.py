@@ -1,7 +1,7 @@
-"""JSON and YAML as declared types: what a file or a user gives is checked where it is read.
+"""Plain data as declared types: values from files and users are checked where they are read.
 
-A declaration is a type: int, float, bool, str, a path, a Literal, a list, a tuple, a dictionary, a dataclass, a union
-of these. ``Range`` in an ``Annotated`` type bounds a number.
+Types are int, float, bool, str, Path, Literal, list, tuple, dict, dataclasses, and unions of these.
+``Range`` in an ``Annotated`` type bounds a number.
 """
 
 import difflib
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Range:
-    """The bounds of a number, both included."""
+    """Inclusive bounds of a number."""
 
     least: float
     most: float | None = None
@@ -36,7 +36,7 @@ Seed = Annotated[int, Range(0, 2**63 - 1)]  # what torch's generators take
 
 
 def conform(value: Any, hint: Any, key: str) -> Any:
-    """Return the value as the type that is declared for it; ``LrpeError`` with its key if it is not of that type."""
+    """Return the value as its declared type; raise an ``LrpeError`` that names its key if it has another."""
     kind = get_origin(hint) or hint
     if kind is Annotated:
         return _conform_to_range(value, hint, key)
@@ -60,7 +60,7 @@ def conform(value: Any, hint: Any, key: str) -> Any:
 
 
 def _conform_to_range(value: Any, hint: Any, key: str) -> Any:
-    """Return a number within its range; the error for anything else tells the range too."""
+    """Return a number within its range; the error states type and range together."""
     inner, *bounds = get_args(hint)
     try:
         found = conform(value, inner, key)
@@ -71,7 +71,7 @@ def _conform_to_range(value: Any, hint: Any, key: str) -> Any:
 
 
 def _conform_to_one(value: Any, hints: tuple[Any, ...], key: str) -> Any:
-    """Return the value as the first member of a union that it conforms to."""
+    """Return the value as the first type of a union that it conforms to."""
     if value is None and types.NoneType in hints:
         return None
     *others, last = (hint for hint in hints if hint is not types.NoneType)
@@ -91,15 +91,15 @@ def _conform_to_choice(value: Any, choices: tuple[Any, ...], key: str) -> Any:
 
 def _conform_items(values: dict[Any, Any], hints: tuple[Any, ...], key: str) -> dict[str, Any]:
     for name in values:
-        require(isinstance(name, str), f"{key or 'it'} has words as its keys; got {show(name)}.")
+        require(isinstance(name, str), f"{key or 'it'} must have strings as keys; got {show(name)}.")
     return {name: conform(value, hints[1], f"{key}.{name}" if key else name) for name, value in values.items()}
 
 
 def _conform_each(values: Any, kind: type, hints: tuple[Any, ...], key: str) -> Any:
-    """list[X], tuple[X, ...] or tuple[X, Y]."""
+    """Return list[X], tuple[X, ...] or tuple[X, Y]."""
     if kind is list or hints[1:] == (Ellipsis,):
         hints = (hints[0],) * len(values)
-    require(len(values) == len(hints), f"{key} has {len(hints)} values; got {show(list(values))}.")
+    require(len(values) == len(hints), f"{key} must have {len(hints)} values; got {show(list(values))}.")
     return kind(conform(value, hint, key) for value, hint in zip(values, hints, strict=True))
 
 
@@ -111,13 +111,13 @@ def _to_float(value: int, key: str) -> float:
 
 
 def _can_be_path(text: str) -> bool:
-    """Whether a file may have this name: not empty, and no longer than systems take, 255 bytes for each part."""
+    """Return whether file systems accept this name: not empty, at most 255 bytes per part."""
     parts = os.fsencode(text).split(b"/") if "\0" not in text else []
     return bool(text and parts) and len(text) < 4096 and max(map(len, parts)) <= 255
 
 
 def _is_plain(value: Any, key: str) -> bool:
-    """Whether a value of no declared type is one that JSON has: YAML also has dates, sets and bytes."""
+    """Return whether a value of undeclared type exists in JSON: Python callers can pass dates, sets and bytes."""
     if isinstance(value, dict):
         _conform_items(value, (str, Any), key)
     elif isinstance(value, list | tuple):
@@ -126,7 +126,7 @@ def _is_plain(value: Any, key: str) -> bool:
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """As isinstance has it, but yes and no are not numbers."""
+    """Return isinstance(value, kind), except that a bool is not a number."""
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
@@ -149,7 +149,7 @@ def _described(hint: Any) -> str:
 
 
 def _build(kind: type[T], values: dict[str, Any], key: str) -> T:
-    """A dataclass of these fields; a field that is not given has its default."""
+    """Return a dataclass with these fields; missing fields have their defaults."""
     hints, prefix = get_type_hints(kind, include_extras=True), f"{key}." if key else ""
     known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     for name in values:
@@ -162,7 +162,7 @@ def _build(kind: type[T], values: dict[str, Any], key: str) -> T:
 
 
 def _keys(kind: type, prefix: str) -> Iterator[str]:
-    """The keys of a dataclass, and of those inside it."""
+    """Yield the dotted keys of a dataclass and of the dataclasses inside it."""
     hints = get_type_hints(kind)
     for field in fields(kind):  # type: ignore[arg-type]
         yield f"{prefix}{field.name}"
@@ -171,7 +171,7 @@ def _keys(kind: type, prefix: str) -> Iterator[str]:
 
 
 def _unknown_key(key: str, candidates: list[str], siblings: list[str]) -> LrpeError:
-    """Suggest keys whose last part is near: training.optimization.updates for training.updates."""
+    """Suggest keys with a similar last part: training.optimization.updates for training.updates."""
     wanted = key.rpartition(".")[2]
     ratio = {each: difflib.SequenceMatcher(None, wanted, each.rpartition(".")[2]).ratio() for each in candidates}
     near = sorted((each for each in candidates if ratio[each] >= 0.7), key=lambda each: -ratio[each])[:3]
@@ -180,6 +180,6 @@ def _unknown_key(key: str, candidates: list[str], siblings: list[str]) -> LrpeEr
 
 
 def conform_known(values: dict[str, Any], kind: type[T]) -> T:
-    """Return a dataclass of the fields that it has; keys that this version does not know are left out."""
+    """Return a dataclass, ignoring keys that this version does not know."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return conform({name: value for name, value in values.items() if name in known}, kind, "")

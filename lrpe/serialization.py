@@ -1,4 +1,4 @@
-"""JSON and YAML in and out, as plain data: what JSON has, and no more."""
+"""Read and write JSON and YAML as plain data, which is what JSON can express."""
 
 import json
 import math
@@ -15,17 +15,17 @@ from lrpe.schema import conform
 
 T = TypeVar("T")
 _LARGEST_JSON, _LARGEST_YAML = 2**24, 2**18  # bytes; PyYAML takes seconds for a file of that size
-DEEPEST = 40  # brackets within brackets; our own files have about 6
+DEEPEST = 40  # nested brackets; our own files have about 6
 _TOO_DEEP = f"it has more than {DEEPEST} brackets within brackets"
 
 
 def read_json(file: Path, kind: type[T]) -> T:
-    """Return what a JSON file holds, as ``kind``; ``LrpeError`` if it cannot be read or holds something else."""
+    """Return the content of a JSON file as ``kind``; raise ``LrpeError`` if it is unreadable or has another type."""
     return _naming(file, lambda: conform(parse_json(read_text(file)), kind, ""))
 
 
 def read_yaml(file: Path, kind: type[T]) -> T:
-    """Return what a YAML file holds, as ``kind``; ``LrpeError`` if it cannot be read or holds something else."""
+    """Return the content of a YAML file as ``kind``; raise ``LrpeError`` if it is unreadable or has another type."""
     return _naming(file, lambda: conform(parse_yaml(read_text(file, _LARGEST_YAML)), kind, ""))
 
 
@@ -37,7 +37,7 @@ def _naming(file: Path, read: Callable[[], T]) -> T:
 
 
 def read_text(file: Path, largest: int = _LARGEST_JSON) -> str:
-    """Return the text of a regular file; a pipe, which might never end, is none."""
+    """Return the text of a regular file; refuse a pipe, which might never end."""
     try:
         about = file.stat()
         require(S_ISREG(about.st_mode), "it is not a file")
@@ -50,7 +50,7 @@ def read_text(file: Path, largest: int = _LARGEST_JSON) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text; NaN and Infinity, which JSON lacks but Python once wrote, are read too."""
+    """Return the value of a JSON text, accepting NaN and Infinity, which Python writes although JSON lacks them."""
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -61,7 +61,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text: what JSON has, and no more; 1e-3 is a number, 010 and 2023-01-01 are words."""
+    """Return the value of a YAML text as plain data: 1e-3 is a number, 010 and 2023-01-01 are strings."""
     require(len(text) <= _LARGEST_YAML, f"it has more than {_LARGEST_YAML:,} characters")
     try:
         return yaml.load(text, _Loader)
@@ -70,7 +70,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _shallow(value: Any) -> Any:
-    """Return the value, unless it is nested so deeply that walking through it could exhaust the stack."""
+    """Return the value, or raise if it is nested so deeply that recursion could exhaust the stack."""
     level = [value]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _parts(outer)]
@@ -93,9 +93,9 @@ def _problem(error: yaml.YAMLError) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses what JSON does not have before anything is made of it.
+    """Refuses what JSON cannot express, before constructing anything.
 
-    Aliases let a few lines stand for gigabytes, tags ask for dates and sets, and depth exhausts the stack.
+    A few lines of aliases can expand to gigabytes, tags create dates and sets, and depth exhausts the stack.
     """
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (as yaml declares it)

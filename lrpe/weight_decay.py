@@ -1,4 +1,4 @@
-"""Which parameters weight decay pulls towards 0, and which it must leave alone."""
+"""Parameter groups for optimisers: which parameters weight decay applies to."""
 
 import math
 from typing import Any
@@ -23,9 +23,9 @@ def parameter_groups(
 
     Args:
         model: a module with modules of ours anywhere in it, or without any.
-        lr: the learning rate of both groups; that of the optimiser if None.
-        weight_decay: of the first group.
-        without_decay: further kinds of modules whose own parameters do not decay, such as ``(nn.Embedding,)``.
+        lr: the learning rate of both groups; the optimiser's own if None.
+        weight_decay: the weight decay of the first group.
+        without_decay: further module classes whose parameters do not decay, such as ``(nn.Embedding,)``.
 
     Returns:
         Two groups, {"params": [...], "weight_decay": ...}; either may be empty.
@@ -37,9 +37,11 @@ def parameter_groups(
     [(4, 0.1), (5, 0.0)]
     """
     number = isinstance(weight_decay, int | float) and math.isfinite(weight_decay)
-    require(number and weight_decay >= 0, f"weight_decay is a number of 0 or more; got weight_decay={weight_decay!r}.")
+    require(
+        number and weight_decay >= 0, f"weight_decay must be a number of at least 0; got weight_decay={weight_decay!r}."
+    )
     if not isinstance(model, nn.Module):
-        raise LrpeError(f"parameter_groups takes a model, an nn.Module; got {type(model).__name__}.")
+        raise LrpeError(f"model must be an nn.Module; got {type(model).__name__}.")
     kept = {
         id(p)
         for module in model.modules()
@@ -47,7 +49,7 @@ def parameter_groups(
         for p in module.parameters()
     }
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    require(len(learned) > 0, f"This {type(model).__name__} has no parameter to learn.")
+    require(len(learned) > 0, f"model must have a parameter that requires a gradient; {type(model).__name__} has none.")
     decayed = [p for p in learned if p.ndim >= 2 and id(p) not in kept]
     others = [p for p in learned if p.ndim < 2 or id(p) in kept]
     rate = {} if lr is None else {"lr": lr}

@@ -46,7 +46,7 @@ def test_a_value_becomes_what_is_declared():
     [
         ({"inner": 3}, "inner must be keys and values; got 3"),
         ({"inner": {}}, "inner.pair must be given; got nothing"),
-        ({"inner": {"pair": [1]}}, "inner.pair has 2 values; got"),
+        ({"inner": {"pair": [1]}}, "inner.pair must have 2 values; got"),
         ({"inner": {"pair": [1, "x"]}}, "inner.pair must be a number; got 'x'"),
         ({"inner": {"pair": [1, 10**400]}}, "inner.pair is too large; got a number of more than 40 digits"),
         ({"count": True}, "count must be a whole number; got True"),
@@ -54,7 +54,7 @@ def test_a_value_becomes_what_is_declared():
         ({"kind": "c"}, "There is no kind named 'c'"),
         ({"kind": ["a"]}, "There is no kind named"),
         ({"figures": {"x": None}}, "figures.x must be a number; got None"),
-        ({"figures": {1: 2.0}}, "figures has words as its keys; got 1"),
+        ({"figures": {1: 2.0}}, "figures must have strings as keys; got 1"),
         ({"free": {"x": {1}}}, "free.x must be a plain value; got {1}"),
         ({"kin": "a"}, "Did you mean 'kind'"),
         ({"pairs": 1}, "There is no key named 'pairs'. Did you mean 'inner.pair'?"),

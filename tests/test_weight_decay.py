@@ -53,11 +53,14 @@ def test_rates_and_decays_are_those_that_are_given():
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        (lambda: lrpe.parameter_groups([nn.Linear(1, 1).weight]), "takes a model, an nn.Module; got list"),
-        (lambda: lrpe.parameter_groups(nn.Identity()), "no parameter to learn"),
-        (lambda: lrpe.parameter_groups(Mine(), weight_decay=-1), "weight_decay is a number of 0 or more"),
-        (lambda: lrpe.parameter_groups(Mine(), weight_decay="a"), "weight_decay is a number of 0 or more"),
-        (lambda: lrpe.parameter_groups(Mine(), weight_decay=float("nan")), "weight_decay is a number of 0 or more"),
+        (lambda: lrpe.parameter_groups([nn.Linear(1, 1).weight]), "model must be an nn.Module; got list"),
+        (lambda: lrpe.parameter_groups(nn.Identity()), "must have a parameter that requires a gradient"),
+        (lambda: lrpe.parameter_groups(Mine(), weight_decay=-1), "weight_decay must be a number of at least 0"),
+        (lambda: lrpe.parameter_groups(Mine(), weight_decay="a"), "weight_decay must be a number of at least 0"),
+        (
+            lambda: lrpe.parameter_groups(Mine(), weight_decay=float("nan")),
+            "weight_decay must be a number of at least 0",
+        ),
     ],
 )
 def test_a_mistake_is_named(mistake, message):

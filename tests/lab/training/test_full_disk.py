@@ -60,7 +60,7 @@ def test_a_run_stops_says_why_and_goes_on_when_there_is_room(tmp_path, whole, mo
     module = sys.modules[where] if isinstance(where, str) else where
     with monkeypatch.context() as patch:
         patch.setattr(module, name, after(times, getattr(module, name), fail))
-        with pytest.raises(LrpeError, match=r"could not be written: .*No space left .* the same command goes on"):
+        with pytest.raises(LrpeError, match=r"could not be written: .*No space left .* run the same command to resume"):
             run(tmp_path, OFTEN)
     assert not list((tmp_path / "checkpoints").glob(".*"))
     saved = History(tmp_path).newest()
