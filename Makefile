@@ -4,10 +4,10 @@ VENV := .venv
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-fast lint bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## train the paper's seven methods small, print the table, write a page
 	$(VENV)/bin/lrpe demo
@@ -15,6 +15,10 @@ demo: $(READY) ## train the paper's seven methods small, print the table, write 
 test: export OMP_NUM_THREADS := 1
 test: $(READY) ## run the tests on every core (PYTEST_ARGS="-k name" picks some)
 	$(VENV)/bin/python -m pytest -n auto $(PYTEST_ARGS)
+
+test-fast: export OMP_NUM_THREADS := 1
+test-fast: $(READY) ## run one fast case of every test, in about a minute, while editing
+	$(VENV)/bin/python -m pytest -n auto --fast $(PYTEST_ARGS)
 
 lint: $(READY) ## ruff check, ruff format --check, pyright
 	$(VENV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""One torch thread a worker, one hypothesis profile, and a cache that is not the user's, for every test."""
+"""Every test has one torch thread, one hypothesis profile and its own cache; ``--fast`` picks a few."""
 
 import os
 
@@ -16,6 +16,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is not a failing test
 )
 settings.load_profile("lrpe")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--fast", action="store_true", help="run one case of each test, and none that is marked slow")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep the first case of each parametrised test: one test of every law."""
+    if config.getoption("--fast"):
+        first = {item.nodeid.partition("[")[0]: item for item in reversed(items) if not item.get_closest_marker("slow")}
+        kept = set(first.values())
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture(autouse=True, scope="session")

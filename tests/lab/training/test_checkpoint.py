@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lrpe import LrpeError, whole
+from lrpe import LrpeError, atomic
 from lrpe.lab.training import checkpoint
 from lrpe.lab.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
 from lrpe.lab.training.checkpoint_history import History
@@ -93,7 +93,7 @@ def test_what_a_kill_left_is_swept_up(tmp_path):
 def test_a_checkpoint_has_its_name_only_when_it_is_on_the_disk(tmp_path, monkeypatch):
     model, optimizer = learned(seed=0)
     seen = []
-    for module in (whole, checkpoint):
+    for module in (atomic, checkpoint):
         monkeypatch.setattr(module, "sync", lambda path: seen.append((path.name, (tmp_path / "step-1").exists())))
     save_checkpoint(tmp_path / "step-1", model, model, optimizer, Progress(1))
     assert {"checkpoint.json", "model.safetensors", SHARE} <= {name for name, named in seen if not named}
