@@ -3,13 +3,17 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lrpe.errors import require
 from lrpe.lab.cli.choosing import one, paths, seeds, words
 from lrpe.schema import Range
+
+if TYPE_CHECKING:
+    from lrpe.lab.experiments.planning import Plan
+    from lrpe.lab.experiments.speed import Speed
 
 OF_SPEED = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
 
@@ -82,13 +86,12 @@ class MakeTable:
         from lrpe.lab.report.results import report_table
         from lrpe.lab.training.processes import joined, rank
 
-        chosen = self.chosen(name)
-        cells = chosen.cells()
-        with joined(max(cell.training.timeout for cell in cells)) as device:
-            failures = run_cells(cells, self.runs, self.processes or os.cpu_count() or 1, str(device))
+        plan = self.plan(name)
+        with joined(max(each.training.timeout for each in plan.experiments)) as device:
+            failures = run_cells(plan.experiments, plan.runs, self.processes or os.cpu_count() or 1, str(device))
             if rank() > 0:
                 return 0
-        text, page = report_table(chosen, self.out or self.runs / "tables" / f"{name}-{self.scale}", command())
+        text, page = report_table(plan, self.out or self.runs / "tables" / f"{name}-{self.scale}", command())
         print(text)
         for cell, reason in failures.items():
             print(f"failed: {cell}: {reason}")
@@ -97,31 +100,34 @@ class MakeTable:
 
     def show_plan(self, name: str) -> int:
         from lrpe.lab.experiments.dry_run import describe_plan
-        from lrpe.lab.experiments.speed import given_speed, measure_speed
 
-        cells = self.chosen(name).cells()
-        print(describe_plan(cells, measure_speed() if self.tflops is None else given_speed(self.tflops)))
+        print(describe_plan(self.plan(name).experiments, self.find_speed()))
         return 0
 
-    def chosen(self, name: str):
-        from lrpe.lab.experiments.at_hand import settle
-        from lrpe.lab.experiments.known import COLUMNS
-        from lrpe.lab.experiments.summary import Chosen
-        from lrpe.lab.experiments.tables import title_of
+    def find_speed(self) -> "Speed":
+        """Return the speed that --tflops gives, or measure this machine's."""
+        from lrpe.lab.experiments.speed import Speed, measure_speed
 
-        named = [column for column in paths(self.data) if column in COLUMNS]
-        table = settle(name, words(self.columns) or named, self.prepare)
-        rows = tuple(words(self.rows)) or table.rows
-        for row in rows:
-            title_of(row)
-        return Chosen(table, rows, words(self.settings), seeds(self.seeds), self.prepare, self.runs)
+        if self.tflops is not None:
+            return Speed(self.tflops, "as --tflops says")
+        measured = measure_speed()
+        return replace(measured, source=f"{measured.source}; --tflops X estimates for another speed")
 
-    def prepare(self, experiment):
-        from lrpe.lab.experiments.scale import find_scale
-        from lrpe.lab.experiments.written import changed, nested
+    def plan(self, name: str) -> "Plan":
+        from lrpe.lab.cli.dotted import read_dotted
+        from lrpe.lab.experiments.planning import plan
 
-        sized = find_scale(self.scale)(experiment).with_data(paths(self.data))
-        return changed(sized, *(nested(key, value) for key, value in self.changes.items())) if self.changes else sized
+        return plan(
+            name,
+            rows=words(self.rows),
+            columns=words(self.columns),
+            settings=words(self.settings),
+            seeds=seeds(self.seeds),
+            scale=self.scale,
+            data=paths(self.data),
+            changes=read_dotted(self.changes),
+            runs=self.runs,
+        )
 
     def measure_speed(self) -> int:
         from lrpe.lab.cli.speed import make_speed

@@ -2,11 +2,14 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from lrpe.errors import LrpeError
 from lrpe.lab.cli.choosing import one, paths
 from lrpe.schema import Seed
+
+if TYPE_CHECKING:
+    from lrpe.lab.experiments.experiment import Experiment
 
 NAMES = ("column", "method", "setting", "scale")  # what an experiment is made of
 
@@ -75,12 +78,11 @@ class Train:
         known.check_scale(self.scale)
         paths(self.data)
 
-    def experiment(self):
+    def experiment(self) -> "Experiment":
+        from lrpe.lab.cli.dotted import read_dotted
         from lrpe.lab.experiments.build import find_checkpoint
-        from lrpe.lab.experiments.columns.named import find_column
-        from lrpe.lab.experiments.methods import row
-        from lrpe.lab.experiments.scale import find_scale
-        from lrpe.lab.experiments.written import changed, nested, read_changes
+        from lrpe.lab.experiments.planning import plan_experiment
+        from lrpe.lab.experiments.written import merge, read_changes
         from lrpe.schema import conform
 
         written = {} if self.config is None else read_changes(self.config)
@@ -89,12 +91,9 @@ class Train:
         named = {"method": self.method, "setting": self.setting, "scale": self.scale}
         named |= {"column": one(self.column, "train", "column")} if self.column else {}
         named |= conform({key: written[key] for key in NAMES if key in written}, dict[str, str], "")
-        sized = find_scale(named["scale"])(find_column(named["column"])(named["method"], named["setting"]))
-        begun = sized.with_data(paths(self.data)).with_seed(self.seed)
-        first = [] if self.begin_from is None else [{"checkpoint": asdict(find_checkpoint(self.begin_from))}]
-        found = changed(changed(begun, written), *first, *(nested(key, value) for key, value in self.changes.items()))
-        row(found.method, found.setting, found.architecture)  # an unknown row is named before anything is loaded
-        return found
+        first = {} if self.begin_from is None else {"checkpoint": asdict(find_checkpoint(self.begin_from))}
+        typed = merge(first, read_dotted(self.changes))
+        return plan_experiment(**named, seed=self.seed, data=paths(self.data), changes=(written, typed))
 
 
 def show(results: dict[str, dict[str, float]]) -> None:

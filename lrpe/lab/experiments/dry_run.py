@@ -19,7 +19,7 @@ def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
     lines = [described(cell, costs[name], speed) for name, cell in distinct.items()]
     total = describe_time(sum(cost.seconds(speed.tflops) for cost in costs.values()))
     table = in_columns([*header, "time"], lines, left=2)
-    times = f"Times are at {speed.tflops:.3g} TFLOP/s, {speed.source}; --tflops X estimates for another speed."
+    times = f"Times are at {speed.tflops:.3g} TFLOP/s, {speed.source}."
     notes = "\n\n".join(departures(distinct.values()))
     runs = f"{len(distinct)} run{'' if len(distinct) == 1 else 's'}"
     return f"{table}\n\n{runs}, {total} in all. {times}\n\n{notes}\n"

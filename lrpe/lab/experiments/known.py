@@ -30,4 +30,4 @@ def check_row(name: str) -> None:
         find_method(method)
 
 
-check_setting, check_scale = find_setting, find_scale
+check_method, check_setting, check_scale = find_method, find_setting, find_scale

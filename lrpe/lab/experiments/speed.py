@@ -23,10 +23,6 @@ class Speed:
     source: str
 
 
-def given_speed(tflops: float) -> Speed:
-    return Speed(tflops, "as --tflops says")
-
-
 def measure_speed(seconds: float = 1.0) -> Speed:
     """Time forward and backward passes of a language model: what training reaches here, not what a product does."""
     device = own_device()

@@ -1,58 +1,81 @@
-"""A table: rows × figures, and for each figure the experiment that it is read from."""
+"""What a table is: rows × printed columns, and for each number the experiment that it is read from."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from lrpe.encodings.angles import SCALINGS
+from lrpe.errors import unknown_name
+from lrpe.lab.experiments.columns.named import find_column
 from lrpe.lab.experiments.experiment import Experiment
 
-Cell = Callable[[str, str], Experiment]  # of a row and a setting
+
+def split_row(row: str) -> tuple[str, str]:
+    """Return the method of a row and the scaling of its α, which may be empty: ("type2", "yarn") for type2+yarn."""
+    method, plus, scaling = row.partition("+")
+    if plus and scaling not in SCALINGS:
+        raise unknown_name("scaling of α", scaling, SCALINGS)
+    return method, scaling
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A printed column.
+    """A printed column: which experiment a row's number is read from, and where in its results.
 
     Attributes:
-        title: above it.
-        cell: the experiment that a row's figure is read from.
-        split, metric: where in its results.
-        better: which way it is ranked; None if it is not.
+        title: the heading.
+        column: the column of the experiments.
+        split, metric: where the number is in an experiment's results.
+        better: the direction in which rows are ranked; None if they are not.
         paper: the paper's numbers by row.
-        digits: after the point.
-        factor: that it is printed by: 100 for percents.
-        suffix: of the split, by row; see the table of lengths.
+        digits: decimals that are printed.
+        factor: what the number is multiplied by before it is printed: 100 for percents.
+        matrix: the Λ that a row, which is then a P, is multiplied with; empty if a row is a method.
+        changes: fields of the experiment that this column changes, such as ``lengths``.
     """
 
     title: str
-    cell: Cell
+    column: str
     split: str
     metric: str
     better: Literal["lower", "higher"] | None
     paper: dict[str, float]
     digits: int = 2
     factor: float = 1.0
-    suffix: Callable[[str], str] = lambda row: ""
+    matrix: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def experiment(self, row: str, setting: str) -> Experiment:
+        """Return the row's experiment as the paper ran it."""
+        return replace(find_column(self.column)(self.method(row), setting), **self.changes)
+
+    def method(self, row: str) -> str:
+        """Return the method that is trained for a row: type2 for type2+yarn, whose α are scaled after training."""
+        if self.changes.get("lengths"):
+            return split_row(row)[0]
+        return f"{row}*{self.matrix}" if self.matrix else row
 
     def read(self, results: dict[str, dict[str, float]], row: str) -> float | None:
-        value = results.get(self.split + self.suffix(row), {}).get(self.metric)
+        """Return the row's number from the results of its experiment, if they have it."""
+        scaling = split_row(row)[1]
+        split = f"{self.split}, {scaling}" if scaling else self.split
+        value = results.get(split, {}).get(self.metric)
         return None if value is None else self.factor * value
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows × figures.
+    """Rows × printed columns.
 
     Attributes:
-        name: as it is typed.
-        title: as it is printed.
-        rows: the paper's.
-        figures: the columns.
+        name: the name that users type.
+        title: the title that is printed.
+        rows: the paper's rows.
+        figures: the printed columns.
         average: the paper's name for the mean of the figures, if it prints one.
         average_paper: the paper's averages by row.
-        counted: whether what counting tokens and pairs alone gives is shown below the rows.
+        counted: whether the perplexity of counted tokens and pairs is shown below the rows.
         texts: the columns that it is made of, if each can be any text.
-        references: the paper's figures of other data than ours, which are shown apart.
+        references: the paper's columns on other data than ours, which are printed separately.
     """
 
     name: str

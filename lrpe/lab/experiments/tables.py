@@ -1,24 +1,15 @@
 """The paper's tables, and two of our own."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
 
 from lrpe.attention.normalizer import NORMALIZERS
-from lrpe.encodings.angles import SCALINGS
 from lrpe.errors import require, unknown_name
 from lrpe.lab.experiments import paper
 from lrpe.lab.experiments.columns.arena import ARENA
 from lrpe.lab.experiments.columns.glue import GLUE
 from lrpe.lab.experiments.columns.language import LANGUAGE
-from lrpe.lab.experiments.columns.named import find_column
-from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import SEVEN, SIX, find_method
-from lrpe.lab.experiments.table import Cell, Figure, Table
-
-
-def of_column(column: str) -> Cell:
-    return lambda row, setting: find_column(column)(row, setting)
+from lrpe.lab.experiments.table import Figure, Table, split_row
 
 
 def language(columns: Sequence[str]) -> Table:
@@ -33,7 +24,7 @@ def language(columns: Sequence[str]) -> Table:
     texts = chosen(columns, LANGUAGE, ("wikitext103", "books"))
     figures = [
         Figure(
-            f"{titles[column]} {split}", of_column(column), split, "perplexity", "lower",
+            f"{titles[column]} {split}", column, split, "perplexity", "lower",
             paper.printed(paper.LANGUAGE, numbers[column, split]) if (column, split) in numbers else {},
         )
         for column in texts
@@ -55,11 +46,11 @@ def glue(columns: Sequence[str]) -> Table:
             if column not in chosen(columns, known, tuple(known)):
                 continue
             if column == "wikibook":
-                figures.append(Figure("MLM bits", of_column(column), split, "bits", "lower", numbers))
+                figures.append(Figure("MLM bits", column, split, "bits", "lower", numbers))
                 continue
             title = task.upper() + {"validation": "-m", "mismatched": "-mm"}[split] * (task == "mnli")
             metric = metrics.get(task, "accuracy")
-            figures.append(Figure(title, of_column(column), split, metric, "higher", numbers, factor=100))
+            figures.append(Figure(title, column, split, metric, "higher", numbers, factor=100))
     return Table(
         "glue", "GLUE after masked language modelling (bits, then %; STS-B is Pearson's)", SEVEN, tuple(figures)
     )
@@ -67,10 +58,10 @@ def glue(columns: Sequence[str]) -> Table:
 
 def imagenet(columns: Sequence[str]) -> Table:
     """ImageNet-1k with DeiT-small."""
-    cell = of_column(*chosen(columns, ("imagenet",), ("imagenet",)))
+    (column,) = chosen(columns, ("imagenet",), ("imagenet",))
     figures = (
-        Figure("accuracy %", cell, "validation", "accuracy", "higher", paper.printed(paper.IMAGENET, 0), factor=100),
-        Figure("parameters, M", cell, "model", "parameters", None, paper.printed(paper.IMAGENET, 1), factor=1e-6),
+        Figure("accuracy %", column, "validation", "accuracy", "higher", paper.printed(paper.IMAGENET, 0), factor=100),
+        Figure("parameters, M", column, "model", "parameters", None, paper.printed(paper.IMAGENET, 1), factor=1e-6),
     )
     return Table("imagenet", "Image classification, DeiT-small", SIX, figures)
 
@@ -81,7 +72,7 @@ def arena(columns: Sequence[str]) -> Table:
     titles = {"lra-listops": "ListOps"}
     figures = tuple(
         Figure(
-            titles.get(column, column.removeprefix("lra-").title()), of_column(column), "test", "accuracy", "higher",
+            titles.get(column, column.removeprefix("lra-").title()), column, "test", "accuracy", "higher",
             paper.printed(paper.ARENA, number), factor=100,
         )
         for number, column in enumerate(ARENA)
@@ -97,11 +88,12 @@ def basis(columns: Sequence[str]) -> Table:
     figures = tuple(
         Figure(
             Lambda.title(),
-            partial(composed, column, Lambda),
+            column,
             "validation",
             "perplexity",
             "lower",
             paper.printed(paper.BASIS, number) if column == "wikitext103" else {},
+            matrix=Lambda,
         )
         for number, Lambda in enumerate(("unitary", "orthogonal", "permutation"))
     )
@@ -110,24 +102,19 @@ def basis(columns: Sequence[str]) -> Table:
     return Table("basis", title, tuple(paper.BASIS), figures, "Avg.", average, texts=(column,))
 
 
-def composed(column: str, Lambda: str, row: str, setting: str) -> Experiment:
-    return find_column(column)(f"{row}*{Lambda}", setting)
-
-
 def normalizer(columns: Sequence[str]) -> Table:
     """Every encoding under every normaliser, which the paper does not have."""
     (column,) = one_language(columns)
     figures = tuple(
-        Figure(f'"{name}"', partial(normalized, column, name), "validation", "perplexity", "lower", {})
+        Figure(
+            f'"{name}"', column, "validation", "perplexity", "lower", {},
+            changes={"model": {"normalizer": name}, "variant": f"normalizer-{name}"},
+        )
         for name in NORMALIZERS
         if name != "clamped"  # which repeats what the authors ran, and compares nothing
-    )
+    )  # fmt: skip
     title = f"Encodings by rows, normalisers by columns, validation perplexity{of_library(column)}"
     return Table("normalizer", title, SEVEN, figures, texts=(column,))
-
-
-def normalized(column: str, name: str, row: str, setting: str) -> Experiment:
-    return replace(find_column(column)(row, setting), model={"normalizer": name}, variant=f"normalizer-{name}")
 
 
 TIMES = (1, 2, 4, 8, 16, 32)
@@ -136,24 +123,14 @@ TIMES = (1, 2, 4, 8, 16, 32)
 def length(columns: Sequence[str]) -> Table:
     """Trained at one length and scored at others; a row such as "type2+yarn" has its angles scaled to each."""
     (column,) = one_language(columns)
+    changes = {"lengths": TIMES, "variant": "lengths"}
     figures = tuple(
-        Figure(f"×{times}", partial(at_lengths, column), f"×{times}", "perplexity", "lower", {}, suffix=scaling_suffix)
-        for times in TIMES
+        Figure(f"×{times}", column, f"×{times}", "perplexity", "lower", {}, changes=changes) for times in TIMES
     )
     scaled = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
     rows = (*SEVEN, "recommended", *scaled)
     title = f"Validation perplexity at multiples of the trained length{of_library(column)}"
     return Table("length", title, rows, figures, texts=(column,))
-
-
-def at_lengths(column: str, row: str, setting: str) -> Experiment:
-    method = row.partition("+")[0]
-    return replace(find_column(column)(method, setting), lengths=TIMES, variant="lengths")
-
-
-def scaling_suffix(row: str) -> str:
-    kind = row.partition("+")[2]
-    return f", {kind}" if kind else ""
 
 
 TABLES: dict[str, Callable[[Sequence[str]], Table]] = {
@@ -190,7 +167,5 @@ def title_of(row: str) -> str:
     """A row as it is printed."""
     if row in paper.BASIS:
         return row
-    method, plus, kind = row.partition("+")
-    if plus and kind not in SCALINGS:
-        raise unknown_name("scaling of α", kind, SCALINGS)
-    return find_method(method).title + (f", {kind}" if plus else "")
+    method, scaling = split_row(row)
+    return ", ".join(filter(None, (find_method(method).title, scaling)))

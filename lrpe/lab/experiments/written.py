@@ -14,7 +14,7 @@ from lrpe.lab.experiments.methods import row
 from lrpe.lab.training.same_run import Config, differing, flatten, is_free
 from lrpe.models.configuration import LrpeConfig
 from lrpe.schema import conform
-from lrpe.serialization import parse_yaml, read_yaml
+from lrpe.serialization import read_yaml
 
 RESOLVED = "resolved"  # all fields of LrpeConfig, beside those that the data decide: what method and setting come to
 ROW = "row"  # what stood in its place before: the fields that method and setting decide
@@ -71,17 +71,13 @@ def upgrade(values: Config) -> Config:
     return _plain(experiment) | {RESOLVED: json.loads(json.dumps(DEFAULTS)) | conform(before, dict[str, Any], RESOLVED)}
 
 
-def changed(experiment: Experiment, *changes: Config) -> Experiment:
+def changed(experiment: Experiment, changes: Config) -> Experiment:
     """Return the experiment with nested changes, such as {"training": {"optimization": {"rate": 1e-3}}}.
 
     If it learns differently it has a label, so that its folder is another, unless a change names a variant itself.
     """
-    values = _plain(experiment)
-    for change in changes:
-        values = merged(values, change)
-    named = any(change.get("variant") or change.get("label") for change in changes)
-    found = conform(values, Experiment, "")
-    return found if named else tell_apart(experiment, found)
+    found = conform(merge(_plain(experiment), changes), Experiment, "")
+    return found if changes.get("variant") or changes.get("label") else tell_apart(experiment, found)
 
 
 def tell_apart(before: Experiment, after: Experiment) -> Experiment:
@@ -111,20 +107,10 @@ def _digest(values: Any) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merge(values: Config, changes: Config) -> Config:
+    """Return nested values with nested changes; a change that is no dictionary replaces what it names."""
     found = dict(values)
     for key, change in changes.items():
         deeper = isinstance(change, dict) and isinstance(found.get(key), dict)
-        found[key] = merged(found[key], change) if deeper else change
+        found[key] = merge(found[key], change) if deeper else change
     return found
-
-
-def nested(key: str, text: str) -> dict[str, Any]:
-    """``training.optimization.rate`` and ``1e-3`` as nested dictionaries; ``experiment.scored`` is ``scored``."""
-    try:
-        value = parse_yaml(text)
-    except LrpeError as error:
-        raise LrpeError(f"The value of --{key[:80]} cannot be read: {error}.") from error
-    for part in reversed(key.removeprefix("experiment.").split(".")):
-        value = {part: value}
-    return value

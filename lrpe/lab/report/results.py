@@ -7,7 +7,10 @@ import yaml
 
 from lrpe.atomic import write_atomically
 from lrpe.lab.experiments.baselines import counted_perplexity
-from lrpe.lab.experiments.summary import Chosen, Scores, averages, deviations, means
+from lrpe.lab.experiments.columns.named import intended_data
+from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.planning import Plan
+from lrpe.lab.experiments.summary import Scores, averages, deviations, means, read_scores
 from lrpe.lab.experiments.table import Figure
 from lrpe.lab.experiments.tables import title_of
 from lrpe.lab.experiments.written import to_dict
@@ -23,46 +26,46 @@ from lrpe.serialization import to_json
 Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
 
 
-def report_table(chosen: Chosen, out: Path, command: str) -> tuple[str, Path]:
+def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
     """Write the table to a folder as text, Markdown, LaTeX, JSON and a page; the text, and where the page is."""
-    mark, titles = stamp("transformers"), row_titles(chosen)
+    mark, titles = stamp("transformers"), row_titles(plan)
     parts, texts, data = [], [], {}
-    for setting in chosen.settings:
-        columns = columns_of(chosen, setting)
-        write_formats(out / setting, titles, columns, chosen.rows)
-        texts.append(f"{chosen.table.title}: {setting}\n\n{as_text(titles, columns, chosen.rows)}")
-        scores = beside(as_html(titles, columns, chosen.rows), show_curves(chosen, setting, out))
-        parts.append(section(f"Setting: {setting}", [scores, *show_training(chosen, setting, out)]))
+    for setting in plan.settings:
+        columns = columns_of(plan, setting)
+        write_formats(out / setting, titles, columns, plan.rows)
+        texts.append(f"{plan.table.title}: {setting}\n\n{as_text(titles, columns, plan.rows)}")
+        scores = beside(as_html(titles, columns, plan.rows), show_curves(plan, setting, out))
+        parts.append(section(f"Setting: {setting}", [scores, *show_training(plan, setting, out)]))
         data[setting] = as_data(titles, columns)
-    notes, used = notes_of(chosen), data_used(chosen.cells())
-    if chosen.table.references:
-        text, part = show_references(chosen, out)
+    notes, used = notes_of(plan), data_used(plan.experiments)
+    if plan.table.references:
+        text, part = show_references(plan, out)
         texts.append(text)
         parts.append(part)
-    written = {"command": command, "stamp": mark, "settings": data} | references_as_data(chosen)
+    written = {"command": command, "stamp": mark, "settings": data} | references_as_data(plan)
     write_atomically(out / "table.json", to_json(written) + "\n")
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
-    parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(chosen)))))
+    parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(plan)))))
     sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]
     text = "\n\n".join([*texts, "\n".join([*sources, *notes, describe(mark)])])
     write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
-    return text, write_page(out / "index.html", chosen.table.title, parts)
+    return text, write_page(out / "index.html", plan.table.title, parts)
 
 
 APART = "The paper's figures, which are of other data than ours"
 
 
-def show_references(chosen: Chosen, out: Path) -> tuple[str, str]:
+def show_references(plan: Plan, out: Path) -> tuple[str, str]:
     """Write the paper's figures that cannot stand beside ours as a table of their own; its text, and a section."""
-    titles, columns = references_of(chosen)
+    titles, columns = references_of(plan)
     write_formats(out / "paper", titles, columns, list(titles))
     text = f"{APART}\n\n{as_text(titles, columns, list(titles))}"
     return text, section(APART, [as_html(titles, columns, list(titles))])
 
 
-def references_of(chosen: Chosen) -> tuple[dict[str, str], list[Column]]:
-    found = chosen.table.references
-    rows = [row for row in chosen.rows if any(row in figure.paper for figure in found)]
+def references_of(plan: Plan) -> tuple[dict[str, str], list[Column]]:
+    found = plan.table.references
+    rows = [row for row in plan.rows if any(row in figure.paper for figure in found)]
     columns = [
         Column(
             figure.title, {row: figure.paper[row] for row in rows if row in figure.paper}, figure.digits, figure.better
@@ -72,42 +75,47 @@ def references_of(chosen: Chosen) -> tuple[dict[str, str], list[Column]]:
     return {row: title_of(row) for row in rows}, columns
 
 
-def references_as_data(chosen: Chosen) -> dict[str, Any]:
-    return {"paper": as_data(*references_of(chosen))} if chosen.table.references else {}
+def references_as_data(plan: Plan) -> dict[str, Any]:
+    return {"paper": as_data(*references_of(plan))} if plan.table.references else {}
 
 
-def row_titles(chosen: Chosen) -> dict[str, str]:
-    counted = {"unigrams": "unigrams, counted", "bigrams": "bigrams, counted"} if chosen.table.counted else {}
-    return {row: title_of(row) for row in chosen.rows} | counted
+def row_titles(plan: Plan) -> dict[str, str]:
+    counted = {"unigrams": "unigrams, counted", "bigrams": "bigrams, counted"} if plan.table.counted else {}
+    return {row: title_of(row) for row in plan.rows} | counted
 
 
-def columns_of(chosen: Chosen, setting: str) -> list[Column]:
-    found = {figure.title: chosen.scores(figure, setting) for figure in chosen.table.figures}
-    counts = counts_of(chosen, setting) if chosen.table.counted else {}
-    columns = [column_of(chosen, setting, figure, found[figure.title], counts) for figure in chosen.table.figures]
-    if chosen.table.average is not None and len(found) > 1:
-        scores = averages(list(found.values()), chosen.rows, len(chosen.seeds))
-        better = chosen.table.figures[0].better
-        numbers = chosen.table.average_paper or {}
-        columns.append(Column(chosen.table.average, means(scores), 2, better, deviations(scores), numbers))
+def columns_of(plan: Plan, setting: str) -> list[Column]:
+    found = {figure.title: read_scores(plan, figure, setting) for figure in plan.table.figures}
+    counts = counts_of(plan, setting) if plan.table.counted else {}
+    columns = [column_of(plan, setting, figure, found[figure.title], counts) for figure in plan.table.figures]
+    if plan.table.average is not None and len(found) > 1:
+        scores = averages(list(found.values()), plan.rows, len(plan.seeds))
+        better = plan.table.figures[0].better
+        numbers = plan.table.average_paper or {}
+        columns.append(Column(plan.table.average, means(scores), 2, better, deviations(scores), numbers))
     return columns
 
 
-def counts_of(chosen: Chosen, setting: str) -> Counted:
+def counts_of(plan: Plan, setting: str) -> Counted:
     """What counting alone gives on the tokens that the rows are scored on."""
-    cells = [chosen.prepare(figure.cell(chosen.rows[0], setting)) for figure in chosen.table.figures]
-    return {column: counted_perplexity(cell) for column, cell in {cell.column: cell for cell in cells}.items()}
+    scored = [first_experiment(plan, setting, figure) for figure in plan.table.figures]
+    return {column: counted_perplexity(each) for column, each in {each.column: each for each in scored}.items()}
 
 
-def column_of(chosen: Chosen, setting: str, figure: Figure, scores: Scores, counts: Counted) -> Column:
+def first_experiment(plan: Plan, setting: str, figure: Figure) -> Experiment:
+    """Return one experiment of a printed column: all of them have the same data."""
+    return plan.find_cells(figure, setting)[plan.rows[0]].experiments[0]
+
+
+def column_of(plan: Plan, setting: str, figure: Figure, scores: Scores, counts: Counted) -> Column:
     """The column, and in its title what stands in for the data."""
-    cell = figure.cell(chosen.rows[0], setting)
-    used = chosen.prepare(cell).data.name
-    title = figure.title if used == cell.data.name else f"{figure.title} ({used})"
-    figures = means(scores) | counts.get(cell.column, {}).get(figure.split, {})
+    first = first_experiment(plan, setting, figure)
+    used = first.data.name
+    title = figure.title if used == intended_data(first) else f"{figure.title} ({used})"
+    figures = means(scores) | counts.get(first.column, {}).get(figure.split, {})
     return Column(title, figures, figure.digits, figure.better, deviations(scores), figure.paper)
 
 
-def configurations(chosen: Chosen) -> str:
-    cells: dict[str, Any] = {cell.name: to_dict(cell) for cell in chosen.cells()}
+def configurations(plan: Plan) -> str:
+    cells: dict[str, Any] = {cell.name: to_dict(cell) for cell in plan.experiments}
     return yaml.safe_dump(cells, sort_keys=False, allow_unicode=True)

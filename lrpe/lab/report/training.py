@@ -5,7 +5,8 @@ from pathlib import Path
 
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.listing import curve, seconds_an_update
-from lrpe.lab.experiments.summary import Chosen, means
+from lrpe.lab.experiments.planning import Plan
+from lrpe.lab.experiments.summary import means
 from lrpe.lab.experiments.tables import title_of
 from lrpe.lab.report.curves import curves_spec
 from lrpe.lab.report.formats import as_html
@@ -18,22 +19,22 @@ from lrpe.lab.report.table import Column
 Cells = dict[str, list[Experiment]]  # one per seed, by row
 
 
-def show_curves(chosen: Chosen, setting: str, out: Path) -> str:
+def show_curves(plan: Plan, setting: str, out: Path) -> str:
     """Return the validation curves of every column as figures."""
-    columns = trained(chosen, setting).items()
+    columns = trained(plan, setting).items()
     return pictures(
-        picture for name, cells in columns for picture in curves_of(chosen, cells, out / file_name(setting, name), name)
+        picture for name, cells in columns for picture in curves_of(plan, cells, out / file_name(setting, name), name)
     )
 
 
-def show_training(chosen: Chosen, setting: str, out: Path) -> Iterator[str]:
+def show_training(plan: Plan, setting: str, out: Path) -> Iterator[str]:
     """Yield the time that the updates of every column took, and what became of learned angles."""
-    columns = trained(chosen, setting)
-    speeds = [Column(name, speed_of(chosen, cells), 3, None) for name, cells in columns.items()]
+    columns = trained(plan, setting)
+    speeds = [Column(name, speed_of(plan, cells), 3, None) for name, cells in columns.items()]
     yield heading("Seconds per update", 3)
-    yield as_html({row: title_of(row) for row in chosen.rows}, speeds, [])
+    yield as_html({row: title_of(row) for row in plan.rows}, speeds, [])
     yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed.")
-    angles = pictures((angles_of(chosen, *cell, out / setting) for cell in first_seeds(columns)), small=True)
+    angles = pictures((angles_of(plan, *cell, out / setting) for cell in first_seeds(columns)), small=True)
     if angles:
         yield heading("Learned angles", 3)
         yield angles
@@ -45,17 +46,17 @@ def first_seeds(columns: dict[str, Cells]) -> Iterator[tuple[str, str, Experimen
         yield from ((name, row, group[0]) for row, group in cells.items() if "+" not in row)
 
 
-def angles_of(chosen: Chosen, name: str, row: str, cell: Experiment, out: Path) -> str:
+def angles_of(plan: Plan, name: str, row: str, cell: Experiment, out: Path) -> str:
     file = out.with_name(file_name(out.name, name, row, "angles"))
-    return angles_picture(chosen.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
+    return angles_picture(plan.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
 
 
-def trained(chosen: Chosen, setting: str) -> dict[str, Cells]:
+def trained(plan: Plan, setting: str) -> dict[str, Cells]:
     """Group the trained cells by column, and by figure too where a column has several."""
     found: dict[str, tuple[str, str, Cells]] = {}
-    for figure in chosen.table.figures:
-        cells = {row: chosen.of_seeds(figure, row, setting) for row in chosen.rows}
-        first = cells[chosen.rows[0]][0]
+    for figure in plan.table.figures:
+        cells = {row: list(cell.experiments) for row, cell in plan.find_cells(figure, setting).items()}
+        first = cells[plan.rows[0]][0]
         column = " ".join(filter(None, (first.column, first.variant)))
         found.setdefault(first.name, (column, figure.title, cells))
     columns = [column for column, _, _ in found.values()]
@@ -64,10 +65,10 @@ def trained(chosen: Chosen, setting: str) -> dict[str, Cells]:
     }
 
 
-def curves_of(chosen: Chosen, cells: Cells, file: Path, name: str) -> Iterator[str]:
+def curves_of(plan: Plan, cells: Cells, file: Path, name: str) -> Iterator[str]:
     """A picture for the metric that the rows are judged by; none before the first validation."""
-    found = {row: [curve(chosen.runs / cell.name) for cell in group] for row, group in cells.items()}
-    bands = "; bands are the seeds' range" if len(chosen.seeds) > 1 else ""
+    found = {row: [curve(plan.runs / cell.name) for cell in group] for row, group in cells.items()}
+    bands = "; bands are the seeds' range" if len(plan.seeds) > 1 else ""
     for metric in sorted({metric for group in found.values() for metric, points in group if points}):
         lines = {row: [points for _, points in group if points] for row, group in found.items()}
         drawn = {row: group for row, group in lines.items() if group}
@@ -75,8 +76,8 @@ def curves_of(chosen: Chosen, cells: Cells, file: Path, name: str) -> Iterator[s
         yield picture(spec, file.with_name(file_name(file.name, metric)), f"{name}: {metric} in validation{bands}.")
 
 
-def speed_of(chosen: Chosen, cells: Cells) -> dict[str, float]:
+def speed_of(plan: Plan, cells: Cells) -> dict[str, float]:
     """Seconds per update by row, the mean over seeds of each run's median."""
-    found = {row: [seconds_an_update(chosen.runs / cell.name) for cell in group] for row, group in cells.items()}
+    found = {row: [seconds_an_update(plan.runs / cell.name) for cell in group] for row, group in cells.items()}
     known = {row: [seconds for seconds in group if seconds is not None] for row, group in found.items()}
     return means({row: group for row, group in known.items() if group})

@@ -15,7 +15,6 @@ from lrpe.lab.cli import main
 from lrpe.lab.cli.dotted import take_dotted
 from lrpe.lab.cli.table import MakeTable
 from lrpe.lab.experiments import cells
-from lrpe.lab.experiments.columns.language import wikitext103
 from lrpe.lab.experiments.methods import METHODS, SEVEN
 from lrpe.lab.experiments.run_folders import find_runs
 from lrpe.lab.experiments.tables import title_of
@@ -357,9 +356,9 @@ def test_the_demo_is_the_first_table_small(monkeypatch, capsys):
     assert (plain.name, plain.columns, plain.scale, plain.seeds, plain.rows) == (["lm"], "", "demo", "3", "")
     assert (plain.runs, plain.processes, plain.changes) == (Path("there"), 2, {})
     assert shorter.changes["training.optimization.updates"] == "60"
-    changed = shorter.prepare(wikitext103("base"))
-    assert changed.training.optimization.updates == 60
-    assert changed.name == "wikitext103/demo-fair-60-updates/base-seed0"
+    first = shorter.plan("lm").experiments[0]
+    assert first.training.optimization.updates == 60
+    assert first.name == "stdlib/demo-fair-60-updates/base-seed0"
     assert main(["demo", "--updates", "2"]) == 2
     assert "--updates must be a whole number from 6" in capsys.readouterr().err
 

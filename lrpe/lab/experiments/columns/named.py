@@ -19,3 +19,10 @@ def find_column(name: str) -> Column:
     if name not in COLUMNS:
         raise unknown_name("column", name, COLUMNS)
     return COLUMNS[name]
+
+
+def intended_data(experiment: Experiment) -> str:
+    """Return the dataset that an experiment's column is named for; a column that is not registered has its own."""
+    if experiment.column not in COLUMNS:
+        return experiment.data.name
+    return COLUMNS[experiment.column](experiment.method, experiment.setting).data.name

@@ -1,0 +1,197 @@
+"""A table as data: every experiment that its numbers are read from, resolved once, before anything is trained.
+
+A text that is not available is replaced by Python's standard library: one column under its own name, however many
+texts are missing. The paper's numbers are printed beside ours if both are of the same data, and separately otherwise.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from lrpe.errors import require
+from lrpe.lab.experiments.columns.named import COLUMNS, find_column
+from lrpe.lab.experiments.experiment import Data, Experiment
+from lrpe.lab.experiments.known import check_method, check_row, check_setting
+from lrpe.lab.experiments.scale import find_scale
+from lrpe.lab.experiments.table import Figure, Table
+from lrpe.lab.experiments.tables import find_table
+from lrpe.lab.experiments.written import changed
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})  # a default that nobody can change
+_LIBRARY = "stdlib"  # the column of Python's standard library
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table.
+
+    Attributes:
+        figure: the printed column.
+        row: the row.
+        setting: the setting in which the rows are compared.
+        experiments: one per seed; the number is the mean of theirs.
+    """
+
+    figure: Figure
+    row: str
+    setting: str
+    experiments: tuple[Experiment, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A table and all its experiments. Training and reports read this and decide nothing themselves.
+
+    Attributes:
+        table: the table, of the data that the experiments have.
+        rows: the rows, in the order in which they are printed.
+        settings: the settings in which the rows are compared; one printed table each.
+        seeds: the seeds of every cell.
+        runs: the folder of all runs.
+        cells: the numbers of the table, by setting, printed column and row.
+    """
+
+    table: Table
+    rows: tuple[str, ...]
+    settings: tuple[str, ...]
+    seeds: tuple[int, ...]
+    runs: Path
+    cells: tuple[Cell, ...]
+
+    @property
+    def experiments(self) -> list[Experiment]:
+        """Every experiment once, in the order of the cells; several cells may be read from one experiment."""
+        return list({each.name: each for cell in self.cells for each in cell.experiments}.values())
+
+    def find_cells(self, figure: Figure, setting: str) -> dict[str, Cell]:
+        """Return the cells of a printed column by row."""
+        return {cell.row: cell for cell in self.cells if (cell.figure.title, cell.setting) == (figure.title, setting)}
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """What turns a column's experiment, as the paper ran it, into the one that is trained."""
+
+    scale: str
+    data: Mapping[str, str]
+    changes: Mapping[str, Any]
+
+    def apply(self, experiment: Experiment) -> Experiment:
+        sized = find_scale(self.scale)(experiment).with_data(dict(self.data))
+        return changed(sized, dict(self.changes)) if self.changes else sized
+
+
+def plan(
+    table: str,
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    settings: Sequence[str] = ("fair",),
+    seeds: Sequence[int] = (0,),
+    scale: str = "small",
+    data: Mapping[str, str] = _NOTHING,
+    changes: Mapping[str, Any] = _NOTHING,
+    runs: Path = Path("runs"),
+) -> Plan:
+    """Resolve rows × columns × seeds × settings of a table into experiments.
+
+    Args:
+        table: lm, glue, imagenet, lra, basis, normalizer or length.
+        rows: methods; the table's own if empty.
+        columns: columns; those that ``data`` names if empty, otherwise the paper's.
+        settings: the settings in which the rows are compared.
+        seeds: the seeds of every cell.
+        scale: paper, small, demo or smoke.
+        data: paths by column or dataset; see ``Experiment.with_data``.
+        changes: nested fields of every experiment, which override everything else.
+        runs: the folder of all runs.
+
+    Raises:
+        LrpeError: a name is unknown, the table has no such row or column, or there is no setting or seed.
+    """
+    require(bool(settings and seeds), f"settings and seeds must not be empty; got {settings=}, {seeds=}.")
+    preparation = _Preparation(scale, data, changes)
+    settled = _settle(table, columns or [column for column in data if column in COLUMNS], preparation)
+    rows = tuple(rows) or settled.rows
+    check_rows(settled, rows)
+    for setting in settings:
+        check_setting(setting)
+    cells = [
+        Cell(figure, row, setting, _seeded(preparation.apply(figure.experiment(row, setting)), seeds))
+        for setting in settings
+        for figure in settled.figures
+        for row in rows
+    ]
+    return Plan(settled, rows, tuple(settings), tuple(seeds), runs, tuple(cells))
+
+
+def plan_experiment(
+    column: str,
+    method: str = "type2",
+    setting: str = "fair",
+    *,
+    scale: str = "small",
+    seed: int = 0,
+    data: Mapping[str, str] = _NOTHING,
+    changes: Sequence[Mapping[str, Any]] = (),
+) -> Experiment:
+    """Resolve one experiment; see ``plan``. Each of ``changes`` is labelled relative to the ones before it.
+
+    Raises:
+        LrpeError: a name is unknown, including names in ``changes``.
+    """
+    found = _Preparation(scale, data, {}).apply(find_column(column)(method, setting)).with_seed(seed)
+    for change in changes:
+        found = changed(found, dict(change))
+    check_method(found.method)
+    check_setting(found.setting)
+    return found
+
+
+def check_rows(table: Table, rows: Sequence[str]) -> None:
+    """Raise ``LrpeError`` for a row that the table cannot have, before anything is trained."""
+    for row in rows:
+        check_row(row)
+        for figure in table.figures:
+            check_method(figure.method(row))
+
+
+def _seeded(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experiment, ...]:
+    return tuple(experiment.with_seed(seed) for seed in seeds)
+
+
+def _settle(name: str, columns: Sequence[str], preparation: _Preparation) -> Table:
+    """Return the table of that name, of the data that its experiments have once they are prepared."""
+    asked = find_table(name, columns)
+    texts = dict.fromkeys(text if _is_available(text, preparation) else _LIBRARY for text in asked.texts)
+    table = find_table(name, list(texts)) if texts else asked
+    separate = [each for each in asked.figures if each.paper and not _has_papers_data(asked, each, preparation)]
+    if not separate:
+        return table
+    figures = tuple(
+        each if _has_papers_data(table, each, preparation) else replace(each, paper={}) for each in table.figures
+    )
+    return replace(table, figures=figures, references=(*separate, *_average(asked)), average_paper=None)
+
+
+def _is_available(column: str, preparation: _Preparation) -> bool:
+    experiment = find_column(column)()
+    return preparation.apply(experiment).data.name == experiment.data.name
+
+
+def _has_papers_data(table: Table, figure: Figure, preparation: _Preparation) -> bool:
+    """Whether our number is of the paper's data, in the paper's tokens: a perplexity per byte is not one per word."""
+    experiment = figure.experiment(table.rows[0], "fair")
+    return _identify(preparation.apply(experiment).data) == _identify(experiment.data)
+
+
+def _identify(data: Data) -> tuple[str, object]:
+    return data.name, data.options.get("tokenizer")
+
+
+def _average(table: Table) -> list[Figure]:
+    if table.average is None or not table.average_paper:
+        return []
+    return [replace(table.figures[0], title=table.average, paper=table.average_paper)]

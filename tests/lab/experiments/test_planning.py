@@ -1,0 +1,92 @@
+"""A plan is the table's experiments as data: which data they have, and where the paper's figures are printed."""
+
+import pytest
+
+from lrpe import LrpeError
+from lrpe.lab.experiments import Plan, plan
+from lrpe.lab.experiments.tables import find_table
+
+
+@pytest.mark.parametrize("columns", [[], ["wikitext103", "books"], ["books", "wikitext2", "stdlib"]])
+def test_texts_that_are_missing_are_one_column_under_its_own_name(columns):
+    table = plan("lm", columns=columns).table
+    assert [figure.title for figure in table.figures] == ["Python's library validation", "Python's library test"]
+    cells = plan("lm", columns=columns, rows=["type2"])
+    assert [each.name for each in cells.experiments] == ["stdlib/small-fair/type2-seed0"]
+    assert not any(figure.paper for figure in table.figures)
+
+
+def test_the_papers_figures_of_other_data_stand_apart():
+    table = plan("lm").table
+    assert [figure.title for figure in table.references] == [
+        "WikiText-103 validation", "WikiText-103 test", "Books validation", "Books test",
+    ]  # fmt: skip
+    assert table.references[0].paper["type2"] == 31.95
+    arena = plan("lra").table
+    assert not any(figure.paper for figure in arena.figures)
+    assert arena.average_paper is None
+    assert [figure.title for figure in arena.references][-1] == "AVG"
+    assert arena.references[-1].paper["type2"] == 65.03
+
+
+def test_the_papers_figures_stand_beside_ours_of_the_same_data():
+    paths = {"wikitext103": "here-it-is", "books": "and-here"}
+    table = plan("lm", scale="paper", data=paths).table
+    assert [figure.title for figure in table.figures] == [figure.title for figure in find_table("lm", []).figures]
+    assert table.references == ()
+    assert table.figures[1].paper["type2"] == 31.71
+
+
+def test_perplexity_per_byte_does_not_stand_beside_perplexity_per_word():
+    table = plan("lm", columns=["wikitext103"], data={"wikitext103": "here-it-is"}).table
+    assert [figure.title for figure in table.figures] == ["WikiText-103 validation", "WikiText-103 test"]
+    assert not any(figure.paper for figure in table.figures)
+    assert len(table.references) == 2
+
+
+def test_of_a_table_that_has_some_of_its_data_the_papers_figures_are_beside_those():
+    table = plan("lra", columns=["lra-text", "lra-listops"], data={"lra-text": "here-it-is"}).table
+    assert [bool(figure.paper) for figure in table.figures] == [True, False]
+    assert [figure.title for figure in table.references] == ["ListOps"]
+
+
+@pytest.mark.parametrize("name", ["basis", "normalizer", "length"])
+def test_a_table_of_one_text_is_of_the_library_and_says_so(name):
+    table = plan(name).table
+    assert table.title.endswith("of Python's library")
+    assert {figure.column for figure in table.figures} == {"stdlib"}
+    assert bool(table.references) == (name == "basis")
+
+
+def test_a_plan_has_every_row_column_seed_and_setting_once():
+    found = plan("lra", rows=["base", "type2"], columns=["lra-text"], settings=["fair", "authors"], seeds=[0, 7])
+    assert isinstance(found, Plan)
+    assert [each.name for each in found.experiments] == [
+        f"lra-text/small-{setting}/{row}-seed{seed}"
+        for setting in ("fair", "authors")
+        for row in ("base", "type2")
+        for seed in (0, 7)
+    ]
+    (figure,) = found.table.figures
+    assert list(found.find_cells(figure, "authors")) == ["base", "type2"]
+
+
+def test_changes_reach_every_experiment_of_a_plan():
+    found = plan("normalizer", rows=["type2"], scale="smoke", changes={"training": {"optimization": {"rate": 0.5}}})
+    assert {each.training.optimization.rate for each in found.experiments} == {0.5}
+    assert len({each.variant for each in found.experiments}) == len(found.table.figures)
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [("lm", "tpye2"), ("lm", "type2+yarn"), ("lm", "householder"), ("length", "type2+yran"), ("basis", "type2")],
+)
+def test_a_row_that_a_table_cannot_have_is_refused_before_anything_is_trained(table, row):
+    with pytest.raises(LrpeError, match=r"There is no .* named"):
+        plan(table, rows=["type2" if table != "basis" else "identity", row])
+
+
+@pytest.mark.parametrize("choice", [{"settings": []}, {"seeds": []}, {"settings": ["fiar"]}, {"scale": "smal"}])
+def test_a_plan_without_a_setting_a_seed_or_a_known_scale_is_refused(choice):
+    with pytest.raises(LrpeError):
+        plan("lm", **choice)
