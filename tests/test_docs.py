@@ -62,3 +62,19 @@ def test_every_link_to_a_file_leads_somewhere(page):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_the_architecture_names_every_package_and_files_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for pattern in ("lrpe/*/__init__.py", "lrpe/lab/*/__init__.py")
+        for path in ROOT.glob(pattern)
+    }
+    assert set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE)) == packages - {"lrpe.lab"}
+    order = text[text.index("## A reading order") :]
+    folder, missing = Path(), []
+    for name in re.findall(r"`([\w/]+\.py)`", order):
+        folder = Path(name).parent if "/" in name else folder
+        missing += [name] if not (ROOT / folder / Path(name).name).is_file() else []
+    assert missing == []
