@@ -9,11 +9,11 @@ READY := $(VENV)/.ready
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## train the paper's seven methods small, print the table, write a page
+demo: $(READY) ## train small models of the paper's seven methods, print the table, write a page
 	$(VENV)/bin/lrpe demo
 
 test: export OMP_NUM_THREADS := 1
-test: $(READY) ## run the tests on every core (PYTEST_ARGS="-k name" picks some)
+test: $(READY) ## run the tests on all cores (PYTEST_ARGS="-k name" selects some)
 	$(VENV)/bin/python -m pytest -n auto $(PYTEST_ARGS)
 
 test-fast: export OMP_NUM_THREADS := 1
@@ -25,10 +25,10 @@ lint: $(READY) ## ruff check, ruff format --check, pyright
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
 
-bench: $(READY) ## time the encodings beside their peers
+bench: $(READY) ## time the encodings and other libraries' versions of them
 	$(VENV)/bin/lrpe bench encoding
 
-# The stamp is removed first and written last, so an install that stopped half-way is done again.
+# The stamp is removed first and written last, so that an interrupted install is repeated.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "lrpe needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
