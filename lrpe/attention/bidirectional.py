@@ -5,13 +5,13 @@ from torch import Tensor
 
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.full_precision import in_full_precision
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from lrpe.autograd import Differentiable, one_at_a_time
 from lrpe.precision import compute_dtype
 
 
 def bidirectional_sum(
-    q: Tensor, k: Tensor, v: Tensor, frame: Frame, chunk: int = 64, total: bool = False
+    q: Tensor, k: Tensor, v: Tensor, pairs: PairWeights, chunk: int = 64, total: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Σ_s w_ts (q_t·k_s) v_s and, if ``total`` is asked for, Σ_s w_ts (q_t·k_s), with w_ts = r^|p_t - p_s|.
 
@@ -20,11 +20,11 @@ def bidirectional_sum(
     """
     dtype = compute_dtype(q.dtype)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
-    if frame.plain:
-        out, sums = sum_over_all(by_group(q, k.shape[1]), k, v, total)
+    if pairs.all_ones:
+        out, sums = _sum_over_all(by_group(q, k.shape[1]), k, v, total)
         return out.reshape(*q.shape[:3], v.shape[-1]), sums.reshape(*q.shape[:3], int(total))
-    out, sums, *_ = causal_sum(q, k, v, frame, chunk=chunk, total=total)
-    back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), frame.reversed(), chunk=chunk, total=total)
+    out, sums, *_ = causal_sum(q, k, v, pairs, chunk=chunk, total=total)
+    back, back_sums, *_ = causal_sum(q.flip(2), k.flip(2), v.flip(2), pairs.reversed(), chunk=chunk, total=total)
     group = q.shape[1] // k.shape[1]
     on_spot = (q * k.repeat_interleave(group, 1)).sum(-1, keepdim=True)
     out = out + back.flip(2) - on_spot * v.repeat_interleave(group, 1)
@@ -36,16 +36,16 @@ def by_group(x: Tensor, groups: int) -> Tensor:
     return x.unflatten(1, (groups, -1)).flatten(2, 3)
 
 
-def sum_over_all(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
+def _sum_over_all(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
     """Σ_s (q·k_s) v_s and, if ``total`` is asked for, Σ_s q·k_s; of values that are 0 wide, the latter alone."""
     if v.shape[-1] == 0:
-        return q[..., :0], ScoreTotal.of(q, k)[0] if total else q[..., :0]
+        return q[..., :0], _ScoreTotal.of(q, k)[0] if total else q[..., :0]
     if not total:
-        return SumOverAll.of(q, k, v)[0], q[..., :0]
-    return SumAndTotal.of(q, k, v)[:2]
+        return _SumOverAll.of(q, k, v)[0], q[..., :0]
+    return _SumAndTotal.of(q, k, v)[:2]
 
 
-class SumOverAll(Differentiable):
+class _SumOverAll(Differentiable):
     """o = q S with S = kᵀ v, and its gradients dS = qᵀ g, dq = g Sᵀ, dk = v dSᵀ, dv = k dS."""
 
     generate_vmap_rule = True
@@ -62,7 +62,7 @@ class SumOverAll(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
-        return SumOverAll.gradients(*ctx.saved_tensors, *grads)
+        return _SumOverAll.gradients(*ctx.saved_tensors, *grads)
 
     @staticmethod
     @in_full_precision
@@ -71,7 +71,7 @@ class SumOverAll(Differentiable):
         return g @ S.mT, v @ dS.mT, k @ dS
 
 
-class ScoreTotal(Differentiable):
+class _ScoreTotal(Differentiable):
     """Δ = q·z with z = Σ_s k_s, and its gradients dz = Σ_t g_t q_t, dq = g z, dk_s = dz for every s."""
 
     generate_vmap_rule = True
@@ -88,7 +88,7 @@ class ScoreTotal(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
-        return ScoreTotal.gradients(*ctx.saved_tensors, *grads)
+        return _ScoreTotal.gradients(*ctx.saved_tensors, *grads)
 
     @staticmethod
     @in_full_precision
@@ -96,14 +96,14 @@ class ScoreTotal(Differentiable):
         return g * z, (g.mT @ q + g_z).expand(k.shape)
 
 
-class SumAndTotal(Differentiable):
+class _SumAndTotal(Differentiable):
     """Both at once, o and Δ of the same features, whose gradients are added as they arise."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        (out, S), (total, z) = SumOverAll.forward(q, k, v), ScoreTotal.forward(q, k)
+        (out, S), (total, z) = _SumOverAll.forward(q, k, v), _ScoreTotal.forward(q, k)
         return out, total, S, z
 
     @staticmethod
@@ -112,12 +112,12 @@ class SumAndTotal(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
-        return SumAndTotal.gradients(*ctx.saved_tensors, *grads)
+        return _SumAndTotal.gradients(*ctx.saved_tensors, *grads)
 
     @staticmethod
     @in_full_precision
     def gradients(q, k, v, S, z, g, g_total, g_S, g_z):
-        dq, dk, dv = SumOverAll.gradients(q, k, v, S, g, g_S)
+        dq, dk, dv = _SumOverAll.gradients(q, k, v, S, g, g_S)
         dz = g_total.mT @ q + g_z
         if one_at_a_time(g, g_total, dz):
             return dq.addcmul_(g_total, z), dk.add_(dz), dv

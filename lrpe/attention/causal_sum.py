@@ -5,27 +5,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.attention.chunkwise import sum_backward, sum_forward, sum_plainly
+from lrpe.attention.chunkwise import sum_backward, sum_forward, sum_out_of_place
 from lrpe.attention.full_precision import in_full_precision
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from lrpe.autograd import Differentiable
 from lrpe.errors import LrpeError
 from lrpe.precision import compute_dtype
 
-Sums = tuple[Tensor, Tensor, Tensor, Tensor]  # Σ (q·k) v, Σ q·k, the last state S, the last sum of keys z
+_CausalSums = tuple[Tensor, Tensor, Tensor, Tensor]  # Σ (q·k) v, Σ q·k, the last state S, the last sum of keys z
 
 
 def causal_sum(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    frame: Frame,
+    pairs: PairWeights,
     S: Tensor | None = None,
     z: Tensor | None = None,
     gap: Tensor | None = None,
     chunk: int = 64,
     total: bool = False,
-) -> Sums:
+) -> _CausalSums:
     """Σ_{s ≤ t} r^(p_t - p_s) (q_t·k_s) v_s, from an initial state (S, z) that stands ``gap`` before the first token.
 
     q is (batch, heads, n, f), k (batch, key heads, n, f), v (batch, key heads, n, e). If ``total`` is asked for, the
@@ -34,26 +34,26 @@ def causal_sum(
     if gap is None and not (S is None and z is None):
         gap = torch.ones(q.shape[0], dtype=torch.long, device=q.device)
     if torch.compiler.is_exporting():
-        return sum_plainly(q, k, v, S, z, gap, frame, chunk, total)
-    if total and frame.plain:
-        sums, z_last = running_total(q, k, z)
+        return sum_out_of_place(q, k, v, S, z, gap, pairs, chunk, total)
+    if total and pairs.all_ones:
+        sums, z_last = _running_total(q, k, z)
         if v.shape[-1] == 0:
             return sums[..., :0], sums, z_last[..., None][..., :0], z_last
-        out, _, S_last, _ = causal_sum(q, k, v, frame, S, None, gap, chunk)
+        out, _, S_last, _ = causal_sum(q, k, v, pairs, S, None, gap, chunk)
         return out, sums, S_last, z_last
-    arguments = (q, k, v, S, z, gap, frame.decay, frame.positions, frame.sequences, chunk, total)
-    return causal_sum_op(*arguments) if torch.compiler.is_compiling() else CausalSum.of(*arguments)
+    arguments = (q, k, v, S, z, gap, pairs.decay, pairs.positions, pairs.sequences, chunk, total)
+    return _causal_sum_op(*arguments) if torch.compiler.is_compiling() else _CausalSum.of(*arguments)
 
 
-def running_total(q: Tensor, k: Tensor, z: Tensor | None) -> tuple[Tensor, Tensor]:
+def _running_total(q: Tensor, k: Tensor, z: Tensor | None) -> tuple[Tensor, Tensor]:
     """The sums (batch, heads, n, 1) from a first sum of keys z (batch, key heads, f), and the last sum of keys."""
     dtype = compute_dtype(q.dtype)
     q, k = q.to(dtype), k.to(dtype)
-    sums = RunningTotal.of(q, k, k.new_zeros(*k.shape[:2], k.shape[-1]) if z is None else z.to(dtype))
+    sums = _RunningTotal.of(q, k, k.new_zeros(*k.shape[:2], k.shape[-1]) if z is None else z.to(dtype))
     return sums, (k.sum(2) if z is None else z + k.sum(2))
 
 
-class RunningTotal(Differentiable):
+class _RunningTotal(Differentiable):
     """q_t·z_t with z_t = z + Σ_{s ≤ t} k_s, and its gradients dq_t = g_t z_t, dk_s = Σ_{t ≥ s} g_t q_t, dz = dk_0."""
 
     generate_vmap_rule = True
@@ -62,7 +62,7 @@ class RunningTotal(Differentiable):
     @in_full_precision
     def forward(q: Tensor, k: Tensor, z: Tensor) -> Tensor:
         sums = k.cumsum(2).add_(z.unsqueeze(2))
-        return torch.einsum("bhgtf,bhtf->bhgt", grouped(q, k), sums).reshape(*q.shape[:3], 1)
+        return torch.einsum("bhgtf,bhtf->bhgt", _grouped(q, k), sums).reshape(*q.shape[:3], 1)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -72,20 +72,20 @@ class RunningTotal(Differentiable):
     def backward(ctx, *grads: Tensor):
         q, k, z = ctx.saved_tensors
         sums = k.cumsum(2) + z.unsqueeze(2)
-        dq = grouped(grads[0], k) * sums.unsqueeze(2)
-        added = grouped(grads[0] * q, k).sum(2)
+        dq = _grouped(grads[0], k) * sums.unsqueeze(2)
+        added = _grouped(grads[0] * q, k).sum(2)
         return dq.reshape(q.shape), added.flip(2).cumsum(2).flip(2), added.sum(2)
 
 
-def grouped(x: Tensor, k: Tensor) -> Tensor:
+def _grouped(x: Tensor, k: Tensor) -> Tensor:
     """(batch, heads, n, d) -> (batch, key heads, group, n, d)."""
     return x.unflatten(1, (k.shape[1], -1))
 
 
-class CausalSum(Differentiable):
+class _CausalSum(Differentiable):
     @staticmethod
-    def forward(q, k, v, S, z, gap, decay, positions, sequences, chunk, total) -> Sums:
-        return sum_forward(q, k, v, S, z, gap, Frame(decay, positions, sequences), chunk, total)
+    def forward(q, k, v, S, z, gap, decay, positions, sequences, chunk, total) -> _CausalSums:
+        return sum_forward(q, k, v, S, z, gap, PairWeights(decay, positions, sequences), chunk, total)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -95,22 +95,22 @@ class CausalSum(Differentiable):
     @staticmethod
     def backward(ctx, *grads: Any):
         saved = ctx.saved_tensors  # read once: checkpointing gives them out once
-        dq, dk, dv, dS, dz = CausalSumGradient.of(*grads, *saved, ctx.chunk, ctx.total)
+        dq, dk, dv, dS, dz = _CausalSumGradient.of(*grads, *saved, ctx.chunk, ctx.total)
         S, z = saved[3:5]
         return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        return over_batches(CausalSum.apply, info.batch_size, in_dims, inputs, batch_of=inputs[0], dim=in_dims[0])
+        return _fold_vmap(_CausalSum.apply, info.batch_size, in_dims, inputs, batch_of=inputs[0], dim=in_dims[0])
 
 
-class CausalSumGradient(Differentiable):
+class _CausalSumGradient(Differentiable):
     """The gradients of the sum, themselves differentiable once more."""
 
     @staticmethod
     def forward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
-        frame = Frame(decay, positions, sequences)
-        return sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame, chunk, total)
+        pairs = PairWeights(decay, positions, sequences)
+        return sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, pairs, chunk, total)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -121,7 +121,7 @@ class CausalSumGradient(Differentiable):
     def backward(ctx, *grads: Any):
         saved = ctx.saved_tensors
         given = [i for i, tensor in enumerate(saved[:9]) if tensor is not None]
-        found = CausalSumCurvature.of(*saved, *grads, ctx.chunk, ctx.total)
+        found = _CausalSumCurvature.of(*saved, *grads, ctx.chunk, ctx.total)
         second: list[Tensor | None] = [None] * 15
         for i, gradient in zip(given, found, strict=True):
             second[i] = gradient
@@ -129,23 +129,23 @@ class CausalSumGradient(Differentiable):
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        return over_batches(
-            CausalSumGradient.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
+        return _fold_vmap(
+            _CausalSumGradient.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
         )
 
 
-class CausalSumCurvature(Differentiable):
+class _CausalSumCurvature(Differentiable):
     """The gradients of the gradients, by torch.func from the sums with nothing in place; and there it ends."""
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        tensors, (gap, *frame), grads, (chunk, total) = inputs[:9], inputs[9:13], inputs[13:18], inputs[18:]
+        tensors, (gap, *pairs), grads, (chunk, total) = inputs[:9], inputs[9:13], inputs[13:18], inputs[18:]
         given = [i for i, tensor in enumerate(tensors) if tensor is not None]
         summed = [i for i in given if i >= 4]  # q, k, v, and what there is of S and z
 
         def sums(*values: Tensor):
             filled = dict(zip(summed, values, strict=True))
-            return sum_plainly(*(filled.get(i) for i in range(4, 9)), gap, Frame(*frame), chunk, total)
+            return sum_out_of_place(*(filled.get(i) for i in range(4, 9)), gap, PairWeights(*pairs), chunk, total)
 
         def gradients(*values: Tensor):
             filled = dict(zip(given, values, strict=True))
@@ -163,12 +163,12 @@ class CausalSumCurvature(Differentiable):
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
-        return over_batches(
-            CausalSumCurvature.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
+        return _fold_vmap(
+            _CausalSumCurvature.apply, info.batch_size, in_dims, inputs, batch_of=inputs[4], dim=in_dims[4]
         )
 
 
-def over_batches(apply, size: int, in_dims, inputs, batch_of: Tensor, dim: int | None):
+def _fold_vmap(apply, size: int, in_dims, inputs, batch_of: Tensor, dim: int | None):
     """vmap by folding the new axis into the batch, which every tensor but the decay has first."""
     batch = batch_of.movedim(dim, 0).shape[1] if dim is not None else batch_of.shape[0]
 
@@ -185,7 +185,7 @@ def over_batches(apply, size: int, in_dims, inputs, batch_of: Tensor, dim: int |
 
 
 @torch.library.custom_op("lrpe::causal_sum", mutates_args=())
-def causal_sum_op(
+def _causal_sum_op(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -199,11 +199,11 @@ def causal_sum_op(
     total: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sum as one node of a compiled graph, so that the number of chunks is nobody's constant."""
-    out, sums, S_last, z_last = sum_forward(q, k, v, S, z, gap, Frame(decay, positions, sequences), chunk, total)
+    out, sums, S_last, z_last = sum_forward(q, k, v, S, z, gap, PairWeights(decay, positions, sequences), chunk, total)
     return out.contiguous(), sums.contiguous(), S_last, z_last
 
 
-@causal_sum_op.register_fake
+@_causal_sum_op.register_fake
 def _(q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
     dtype = compute_dtype(q.dtype)
     (batch, heads, n, f), e, key_heads = q.shape, v.shape[-1], k.shape[1]
@@ -216,7 +216,7 @@ def _(q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
 
 
 @torch.library.custom_op("lrpe::causal_sum_gradient", mutates_args=())
-def causal_sum_gradient_op(
+def _causal_sum_gradient_op(
     g: Tensor,
     g_sums: Tensor,
     g_S: Tensor,
@@ -233,12 +233,12 @@ def causal_sum_gradient_op(
     chunk: int,
     total: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    frame = Frame(decay, positions, sequences)
-    dq, dk, dv, dS, dz = sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame, chunk, total)
+    pairs = PairWeights(decay, positions, sequences)
+    dq, dk, dv, dS, dz = sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, pairs, chunk, total)
     return dq.contiguous(), dk.contiguous(), dv.contiguous(), dS, dz.contiguous()
 
 
-@causal_sum_gradient_op.register_fake
+@_causal_sum_gradient_op.register_fake
 def _(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
     like = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v, g_S, g_z)]
     return tuple(like)
@@ -246,11 +246,11 @@ def _(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chun
 
 def _backward(ctx, *grads):
     saved = ctx.saved_tensors
-    dq, dk, dv, dS, dz = causal_sum_gradient_op(*grads, *saved, ctx.chunk, ctx.total)
+    dq, dk, dv, dS, dz = _causal_sum_gradient_op(*grads, *saved, ctx.chunk, ctx.total)
     S, z = saved[3:5]
     return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
 
 
-causal_sum_op.register_autograd(
-    _backward, setup_context=lambda ctx, inputs, output: CausalSum.setup_context(ctx, inputs, output)
+_causal_sum_op.register_autograd(
+    _backward, setup_context=lambda ctx, inputs, output: _CausalSum.setup_context(ctx, inputs, output)
 )

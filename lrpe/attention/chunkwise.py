@@ -11,24 +11,26 @@ so q, k and v are all that is kept for the backward pass; the states are summed 
 import torch
 from torch import Tensor
 
-from lrpe.attention.chunks import Chunks, Cut
+from lrpe.attention.chunks import ChunkLayout, Chunks
 from lrpe.attention.full_precision import in_full_precision
-from lrpe.attention.weights import ChunkWeights, Frame, chunk_links
+from lrpe.attention.weights import ChunkWeights, PairWeights, chunk_links
 from lrpe.precision import compute_dtype
 
-CHUNK = 32  # tokens of a chunk, at the most
-HEADS = 8  # with fewer, a chunk is too little work for a call
+_LOOP_CHUNK = 32  # tokens of a chunk, at the most
+_LOOP_HEADS = 8  # with fewer, a chunk is too little work for a call
 
 
-def run_(X: Tensor, first: Tensor | None, cut: Cut, weights: ChunkWeights | None, backward: bool = False) -> Tensor:
+def _accumulate_(
+    X: Tensor, first: Tensor | None, layout: ChunkLayout, weights: ChunkWeights | None, backward: bool = False
+) -> Tensor:
     """Turn what each chunk adds to the state into the state before it (after it, if ``backward``), in place.
 
     X is (M, f, e). Returns the state beyond the last chunk, (batch, heads, f, e).
     """
-    X = X.view(cut.batch, cut.heads, cut.chunks, *X.shape[1:])
+    X = X.view(layout.batch, layout.heads, layout.chunks, *X.shape[1:])
     state = X.new_zeros(X[:, :, 0].shape) if first is None else first.to(X.dtype, copy=True)
-    carry = None if weights is None else weights.carry.expand(-1, -1, cut.chunks, 1, 1).unbind(2)
-    for c in reversed(range(cut.chunks)) if backward else range(cut.chunks):
+    carry = None if weights is None else weights.carry.expand(-1, -1, layout.chunks, 1, 1).unbind(2)
+    for c in reversed(range(layout.chunks)) if backward else range(layout.chunks):
         added = X[:, :, c]
         following = state + added if carry is None else torch.addcmul(added, state, carry[c])
         added.copy_(state)
@@ -36,82 +38,92 @@ def run_(X: Tensor, first: Tensor | None, cut: Cut, weights: ChunkWeights | None
     return state
 
 
-def states(c: Chunks, S: Tensor | None) -> tuple[Tensor, Tensor]:
+def _states_before(c: Chunks, S: Tensor | None) -> tuple[Tensor, Tensor]:
     """The state before each chunk, (M, f, e), and the last one, (batch, heads, f, e)."""
     X = torch.bmm(c.K_after.mT, c.V)
-    return X, run_(X, S, c.cut, c.weights)
+    return X, _accumulate_(X, S, c.layout, c.weights)
 
 
-def key_sums(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
+def _key_sums_before(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
     """The sum of keys before each chunk, (M, f, 1), and the last one, (batch, heads, f)."""
     Z = c.K_after.sum(1)[..., None]
-    return Z, run_(Z, None if z is None else z[..., None], c.cut, c.weights)[..., 0]
+    return Z, _accumulate_(Z, None if z is None else z[..., None], c.layout, c.weights)[..., 0]
 
 
 @in_full_precision
-def sum_forward(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def sum_forward(
+    q, k, v, S, z, gap, pairs: PairWeights, chunk: int, total: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Σ (q·k) v, and Σ q·k if ``total`` is asked for, with the last state S and the last sum of keys z."""
-    if sweeps(q, k, frame) and not total:
-        out, S_last = sweep_forward(q, k, v, S, chunk)
+    if loops_over_chunks(q, k, pairs) and not total:
+        out, S_last = _loop_forward(q, k, v, S, chunk)
         return out, out.new_empty(*out.shape[:3], 0), S_last, S_last.new_empty(*S_last.shape[:2], 0)
-    c = Chunks.of(q, k, v, frame, gap, chunk)
-    before, S_last = states(c, S)
+    c = Chunks.of(q, k, v, pairs, gap, chunk)
+    before, S_last = _states_before(c, S)
     A = c.scores()
     out = torch.bmm(A, c.V).baddbmm_(c.Q_before, before)
     if total:
-        Z, z_last = key_sums(c, z)
+        Z, z_last = _key_sums_before(c, z)
         sums = A.sum(-1, keepdim=True).baddbmm_(c.Q_before, Z)
     else:
         sums, z_last = out.new_empty(*out.shape[:2], 0), S_last.new_empty(*S_last.shape[:2], 0)
-    return c.cut.from_queries(out), c.cut.from_queries(sums), S_last, z_last
+    return c.layout.from_queries(out), c.layout.from_queries(sums), S_last, z_last
 
 
 @in_full_precision
-def sum_backward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, ...]:
+def sum_backward(
+    g, g_sums, g_S, g_z, q, k, v, S, z, gap, pairs: PairWeights, chunk: int, total: bool
+) -> tuple[Tensor, ...]:
     """The gradients of q, k, v, S and z, for gradients of the sums, their totals, and the last state."""
-    if sweeps(q, k, frame) and not total:
-        return *sweep_backward(g, g_S, q, k, v, S, chunk), torch.zeros_like(g_z)
-    c = Chunks.of(q, k, v, frame, gap, chunk)
-    G = c.cut.queries(g.to(c.Q.dtype))
-    before, _ = states(c, S)
+    if loops_over_chunks(q, k, pairs) and not total:
+        return *_loop_backward(g, g_S, q, k, v, S, chunk), torch.zeros_like(g_z)
+    c = Chunks.of(q, k, v, pairs, gap, chunk)
+    G = c.layout.queries(g.to(c.Q.dtype))
+    before, _ = _states_before(c, S)
     dA = torch.bmm(G, c.V.mT)
     dQ_before = torch.bmm(G, before.mT)
     if total:
-        G_sums = c.cut.queries(g_sums.to(c.Q.dtype))
-        Z, _ = key_sums(c, z)
+        G_sums = c.layout.queries(g_sums.to(c.Q.dtype))
+        Z, _ = _key_sums_before(c, z)
         dA += G_sums
         dQ_before.addcmul_(G_sums, Z.mT)
         after_z = torch.bmm(c.Q_before.mT, G_sums)
-        dz = run_(after_z, g_z[..., None], c.cut, c.weights, backward=True)[..., 0]
+        dz = _accumulate_(after_z, g_z[..., None], c.layout, c.weights, backward=True)[..., 0]
     else:
         after_z, dz = None, torch.zeros_like(g_z)
-    c.cut.hide_(dA, c.weights)
+    c.layout.mask_(dA, c.weights)
     after = torch.bmm(c.Q_before.mT, G, out=before)  # the states before each chunk are spent: their memory serves again
-    dS = run_(after, g_S, c.cut, c.weights, backward=True)
+    dS = _accumulate_(after, g_S, c.layout, c.weights, backward=True)
     dK_after = torch.bmm(c.V, after.mT)
     if after_z is not None:
         dK_after += after_z.mT
     if c.weights is not None:
-        dQ_before, dK_after = c.cut.scale(dQ_before, c.weights.before), c.cut.scale(dK_after, c.weights.after)
+        dQ_before, dK_after = c.layout.scale(dQ_before, c.weights.before), c.layout.scale(dK_after, c.weights.after)
     dQ = dQ_before.baddbmm_(dA, c.K)
     dK = dK_after.baddbmm_(dA.mT, c.Q)
-    A = c.cut.hide_(torch.bmm(c.Q, c.K.mT, out=dA), c.weights)
+    A = c.layout.mask_(torch.bmm(c.Q, c.K.mT, out=dA), c.weights)
     dV = torch.bmm(A.mT, G).baddbmm_(c.K_after, after)
-    dq, dk, dv = c.cut.from_queries(dQ).to(q.dtype), c.cut.from_keys(dK).to(k.dtype), c.cut.from_keys(dV).to(v.dtype)
+    dq, dk, dv = (
+        c.layout.from_queries(dQ).to(q.dtype),
+        c.layout.from_keys(dK).to(k.dtype),
+        c.layout.from_keys(dV).to(v.dtype),
+    )
     return dq, dk, dv, dS, dz
 
 
 @in_full_precision
-def sum_plainly(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def sum_out_of_place(
+    q, k, v, S, z, gap, pairs: PairWeights, chunk: int, total: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same sums with no loop and nothing in place, for exporters and for second derivatives.
 
     The states of all N chunks come from one N × N product, so it is linear in n only while n is a few hundred chunks.
     """
-    c = Chunks.of(q, k, v, frame, gap, chunk)
-    links = chunk_links(*c.cut.place(frame, gap, q.device), c.Q.dtype)
+    c = Chunks.of(q, k, v, pairs, gap, chunk)
+    links = chunk_links(*c.layout.locate(pairs, gap, q.device), c.Q.dtype)
 
     def linked(added: Tensor, first: Tensor | None) -> tuple[Tensor, Tensor]:
-        added = added.view(c.cut.batch, c.cut.heads, c.cut.chunks, *added.shape[1:])
+        added = added.view(c.layout.batch, c.layout.heads, c.layout.chunks, *added.shape[1:])
         first = torch.zeros_like(added[:, :, 0]) if first is None else first.to(added.dtype)
         parts = torch.cat([first[:, :, None], added], 2)
         before = torch.einsum("bhcd,bhdfe->bhcfe", links.expand(*parts.shape[:2], -1, -1), parts)
@@ -119,8 +131,8 @@ def sum_plainly(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tu
         return before.flatten(0, 2), before[:, :, -1] * carry + added[:, :, -1]
 
     before, S_last = linked(torch.bmm(c.K_after.mT, c.V), S)
-    everyone = torch.ones(1, 1, 1, c.cut.chunk, c.cut.chunk, dtype=c.Q.dtype, device=q.device).tril()
-    A = c.cut.scale(torch.bmm(c.Q, c.K.mT), everyone if c.weights is None else c.weights.inside)
+    everyone = torch.ones(1, 1, 1, c.layout.chunk, c.layout.chunk, dtype=c.Q.dtype, device=q.device).tril()
+    A = c.layout.scale(torch.bmm(c.Q, c.K.mT), everyone if c.weights is None else c.weights.inside)
     out = torch.bmm(A, c.V) + torch.bmm(c.Q_before, before)
     if total:
         Z, z_last = linked(c.K_after.sum(1)[..., None], None if z is None else z[..., None])
@@ -128,32 +140,37 @@ def sum_plainly(q, k, v, S, z, gap, frame: Frame, chunk: int, total: bool) -> tu
         z_last = z_last[..., 0]
     else:
         sums, z_last = out[..., :0], S_last.new_empty(*S_last.shape[:2], 0)
-    return c.cut.from_queries(out), c.cut.from_queries(sums), S_last, z_last
+    return c.layout.from_queries(out), c.layout.from_queries(sums), S_last, z_last
 
 
-def sweeps(q: Tensor, k: Tensor, frame: Frame) -> bool:
+def loops_over_chunks(q: Tensor, k: Tensor, pairs: PairWeights) -> bool:
     """Whether the sum is fastest so: on a processor with a cache, with heads enough to fill a chunk."""
-    return frame.plain and q.shape[1] == k.shape[1] and q.device.type == "cpu" and k.shape[0] * k.shape[1] >= HEADS
+    return (
+        pairs.all_ones
+        and q.shape[1] == k.shape[1]
+        and q.device.type == "cpu"
+        and k.shape[0] * k.shape[1] >= _LOOP_HEADS
+    )
 
 
-def sweep_forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int) -> tuple[Tensor, Tensor]:
+def _loop_forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int) -> tuple[Tensor, Tensor]:
     """Σ (q·k) v, and the last state."""
     dtype = compute_dtype(q.dtype)
-    out, S = q.new_empty(*q.shape[:3], v.shape[-1], dtype=dtype), start(S, k, v, dtype)
-    for Q, K, V, o in zip(*(cut(x.to(dtype), chunk) for x in (q, k, v, out)), strict=True):
+    out, S = q.new_empty(*q.shape[:3], v.shape[-1], dtype=dtype), _copy_state(S, k, v, dtype)
+    for Q, K, V, o in zip(*(_split(x.to(dtype), chunk) for x in (q, k, v, out)), strict=True):
         A = torch.bmm(Q, K.mT).tril_()
         o.copy_(torch.bmm(A, V).baddbmm_(Q, S))
         S.baddbmm_(K.mT, V)
     return out, S.unflatten(0, k.shape[:2])
 
 
-def sweep_backward(g: Tensor, g_S: Tensor, q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int):
+def _loop_backward(g: Tensor, g_S: Tensor, q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int):
     """The gradients of q, k, v and S, for gradients of the sum and the last state."""
     dtype = compute_dtype(q.dtype)
     dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
-    S, dS = start(S, k, v, dtype), start(g_S, k, v, dtype)
-    G_, Q_, K_, V_ = (cut(x.to(dtype), chunk) for x in (g, q, k, v))
-    dQ_, dK_, dV_ = (cut(x, chunk) for x in (dq, dk, dv))
+    S, dS = _copy_state(S, k, v, dtype), _copy_state(g_S, k, v, dtype)
+    G_, Q_, K_, V_ = (_split(x.to(dtype), chunk) for x in (g, q, k, v))
+    dQ_, dK_, dV_ = (_split(x, chunk) for x in (dq, dk, dv))
     dA_ = []
     for G, K, V, dQ in zip(G_, K_, V_, dQ_, strict=True):
         dA = torch.bmm(G, V.mT).tril_()
@@ -168,12 +185,12 @@ def sweep_backward(g: Tensor, g_S: Tensor, q: Tensor, k: Tensor, v: Tensor, S: T
     return dq, dk, dv, dS.unflatten(0, k.shape[:2])
 
 
-def cut(x: Tensor, chunk: int) -> tuple[Tensor, ...]:
+def _split(x: Tensor, chunk: int) -> tuple[Tensor, ...]:
     """(batch, heads, n, d) -> its chunks (batch · heads, C, d), the last of which may be shorter."""
-    return x.flatten(0, 1).split(min(chunk, CHUNK), 1)
+    return x.flatten(0, 1).split(min(chunk, _LOOP_CHUNK), 1)
 
 
-def start(S: Tensor | None, k: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
+def _copy_state(S: Tensor | None, k: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
     """The state to begin with, (batch · heads, f, e), in memory of its own."""
     shape = (*k.shape[:2], k.shape[-1], v.shape[-1])
     state = k.new_zeros(shape, dtype=dtype) if S is None else k.new_empty(shape, dtype=dtype).copy_(S)

@@ -20,7 +20,7 @@ def spread_decay(heads: int) -> list[float]:
     return [1 - 2 ** -(2 + 1.5 * h) for h in range(heads)]
 
 
-DECAYS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay}
+_DECAYS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay}
 
 
 class Decay(Precise):
@@ -45,25 +45,25 @@ def read_decay(r: DecayChoice, encoding: PositionalEncoding, key_heads: int) -> 
         encoding.axes == 1,
         f"A decay counts steps along a sequence; this encoding has a grid of {encoding.axes} axes. Pass decay=None.",
     )
-    return check_decay(encoding.decay if r is None else to_tensor(r, key_heads), key_heads)
+    return _check_decay(encoding.decay if r is None else _to_tensor(r, key_heads), key_heads)
 
 
-def to_tensor(r: Any, key_heads: int) -> Tensor:
+def _to_tensor(r: Any, key_heads: int) -> Tensor:
     """A decay by name, as a tensor, or as numbers."""
     if isinstance(r, str):
-        if r not in DECAYS:
-            raise unknown_name("decay", r, DECAYS)
-        return torch.tensor(DECAYS[r](key_heads), dtype=torch.float64)
+        if r not in _DECAYS:
+            raise unknown_name("decay", r, _DECAYS)
+        return torch.tensor(_DECAYS[r](key_heads), dtype=torch.float64)
     if isinstance(r, Tensor):
         return r
     try:
         return torch.tensor(r, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError):  # whatever torch cannot read as numbers
-        names = ", ".join(map(repr, DECAYS))
+        names = ", ".join(map(repr, _DECAYS))
         raise LrpeError(f"decay must be {names}, one number per key head, or None; got {type(r).__name__}.") from None
 
 
-def check_decay(r: Tensor | None, key_heads: int) -> Tensor:
+def _check_decay(r: Tensor | None, key_heads: int) -> Tensor:
     check_tensor("decay", r)
     assert r is not None
     require(

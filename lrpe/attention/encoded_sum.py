@@ -7,13 +7,13 @@ from torch import Tensor
 
 from lrpe.attention.bidirectional import bidirectional_sum, by_group
 from lrpe.attention.full_precision import in_full_precision
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from lrpe.autograd import Differentiable, eager, one_at_a_time
 from lrpe.encodings.encoding import Encoding, EncodingTable, PositionalEncoding, check_features, check_table
 from lrpe.precision import compute_dtype
 
 
-def sums_at_once(encoding: PositionalEncoding, tables: tuple, q: Tensor, k: Tensor, v: Tensor) -> TypeGuard[Encoding]:
+def can_fuse(encoding: PositionalEncoding, tables: tuple, q: Tensor, k: Tensor, v: Tensor) -> TypeGuard[Encoding]:
     """Whether ``encoded_sum`` serves: M acts after φ, has its adjoint and nothing to learn; nothing is half precise."""
     if not (eager() and type(encoding) is Encoding and encoding.acts == "after" and encoding.score_scale == 1):
         return False
@@ -57,7 +57,7 @@ class EncodedSum(Differentiable):
         g = q.new_zeros(*q.shape[:3], v.shape[-1]) if grads[0] is None else grads[0]
         g_total = q.new_zeros(*q.shape[:3], 1) if grads[1] is None else grads[1]
         if torch.is_grad_enabled() or not one_at_a_time(g, g_total):
-            return *gradients_in_parts(q, k, v, g, g_total, ctx.encoding, ctx.tables), None, None
+            return *_gradients_in_parts(q, k, v, g, g_total, ctx.encoding, ctx.tables), None, None
         return *EncodedSum.gradients(q, k, v, Q, K, S, z, g, g_total, ctx.encoding, ctx.tables), None, None
 
     @staticmethod
@@ -72,11 +72,11 @@ class EncodedSum(Differentiable):
         return dq, dk, K @ dS
 
 
-def gradients_in_parts(q, k, v, g, g_total, encoding, tables):
+def _gradients_in_parts(q, k, v, g, g_total, encoding, tables):
     """The gradients of the sums one by one, which overwrite nothing and can be differentiated again."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         q, k, v = inputs = tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in (q, k, v))
-        out, _ = bidirectional_sum(encoding.query(q, tables[0]), encoding.key(k, tables[1]), v, Frame())
-        _, total = bidirectional_sum(q, k, v[..., :0], Frame(), total=True)
+        out, _ = bidirectional_sum(encoding.query(q, tables[0]), encoding.key(k, tables[1]), v, PairWeights())
+        _, total = bidirectional_sum(q, k, v[..., :0], PairWeights(), total=True)
     return torch.autograd.grad((out, total), inputs, (g, g_total), create_graph=again)

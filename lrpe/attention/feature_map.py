@@ -18,10 +18,10 @@ class EluPlusOne(nn.Module):
     """φ(x) = 1 + elu(x), as exp(min(x, 0)) + max(x, 0); its derivative is min(φ, 1), so only φ is kept for it."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return ExpBelowZero.of(x)
+        return _EluPlusOne.of(x)
 
 
-class ExpBelowZero(Differentiable):
+class _EluPlusOne(Differentiable):
     generate_vmap_rule = True
 
     @staticmethod
@@ -79,7 +79,7 @@ class Softplus(nn.Module):
         return nn.functional.softplus(x)
 
 
-class Linear(nn.Module):
+class Identity(nn.Module):
     """φ(x) = x."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ FEATURE_MAPS: Registry[Callable[[int], nn.Module]] = Registry(
         "exp": lambda d: Exp(),
         "silu": lambda d: Silu(),
         "softplus": lambda d: Softplus(),
-        "identity": lambda d: Linear(),
+        "identity": lambda d: Identity(),
         "favor+": RandomFeatures,
     }
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 from lrpe.attention.feature_map import FeatureMap
 from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.state import DecodingState
-from lrpe.attention.tokens import Tokens, place
+from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
 
@@ -18,14 +18,14 @@ class Features(NamedTuple):
     """The encoded features, and the plain ones if the normaliser's Δ is summed from those."""
 
     encoded: Tensor  # (batch, heads, n, feature_dim)
-    plain: Tensor | None  # (batch, heads, n, φ's width)
+    unencoded: Tensor | None  # (batch, heads, n, φ's width)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Features":
-        return Features(change(self.encoded), None if self.plain is None else change(self.plain))
+        return Features(change(self.encoded), None if self.unencoded is None else change(self.unencoded))
 
     def of_delta(self, normalizer: Normalizer) -> Tensor | None:
         """Those that Δ is summed from, if the normaliser has one."""
-        return {"encoded": self.encoded, "plain": self.plain, "none": None}[normalizer.delta]
+        return {"encoded": self.encoded, "plain": self.unencoded, "none": None}[normalizer.delta]
 
 
 def encode(x: Tensor, side: str, encoding: PositionalEncoding, phi: FeatureMap, table, plain: bool) -> Features:
@@ -54,29 +54,29 @@ def encode_token(
     return encode(q, "query", encoding, phi, q_table, plain), encode(k, "key", encoding, phi, k_table, plain)
 
 
-def scale(queries: Features, encoding: PositionalEncoding) -> Features:
+def scale_queries(queries: Features, encoding: PositionalEncoding) -> Features:
     return queries if encoding.score_scale == 1 else queries.each(lambda x: x * encoding.score_scale)
 
 
-def hide(keys: Features, mask: Tensor | None) -> Features:
+def zero_padded_features(keys: Features, mask: Tensor | None) -> Features:
     """Padding gets features of 0 once, after encoding, so that the sum and its Δ agree."""
     if mask is None:
         return keys
     return keys.each(lambda x: torch.where(mask[:, None, :, None], x, 0))
 
 
-def tables_for(encoding: PositionalEncoding, tokens: Tokens, key_tokens: Tokens, q: Tensor, k: Tensor):
+def make_tables(encoding: PositionalEncoding, tokens: Tokens, key_tokens: Tokens, q: Tensor, k: Tensor):
     """The encoding's tables for queries and keys: one and the same in self-attention."""
     axes = encoding.axes
     given = tokens.positions is not None and key_tokens.positions is not None
     require(given or axes == 1, f"On a grid of {axes} axes attention needs positions=lrpe.positions.grid(...).")
     if key_tokens is tokens:
-        table = encoding.table(place(tokens, q), q.dtype)
+        table = encoding.table(positions_of(tokens, q), q.dtype)
         return table, table
-    return encoding.tables(place(tokens, q), place(key_tokens, k), q.dtype)
+    return encoding.tables(positions_of(tokens, q), positions_of(key_tokens, k), q.dtype)
 
 
-def check_state(state: DecodingState, keys: Features, v: Tensor, normalizer: Normalizer) -> None:
+def check_state_fits(state: DecodingState, keys: Features, v: Tensor, normalizer: Normalizer) -> None:
     """A state has the sizes of the features that it is summed from."""
     summed, (batch, heads, _, f) = keys.of_delta(normalizer), keys.encoded.shape
     expected = (batch, heads, f, v.shape[-1]), (batch, heads, 0 if summed is None else summed.shape[-1])

@@ -10,18 +10,18 @@ from torch import Tensor
 from lrpe.arguments import check_real
 from lrpe.attention.decay import DecayChoice, read_decay
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map
-from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features, hide_padding
-from lrpe.attention.linear_sum import attend
+from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features, zero_padding
+from lrpe.attention.linear_sum import sum_and_normalize
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.state import DecodingState, check_kind
+from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import read_sides
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require, unknown_name
 
-LAYOUTS = ("bhnd", "bnhd")
-ATTENTIONS = ("self", "cross")
+_LAYOUTS = ("bhnd", "bnhd")
+_ATTENTIONS = ("self", "cross")
 
 
 def linear_attention(
@@ -77,16 +77,16 @@ def linear_attention(
     _check_layout(q, k, layout, mask=mask, sequences=sequences, decay=decay, **told)
     chosen, r = choose_summation(summation), read_decay(decay, encode, k.shape[1])
     if state is not None:
-        check_kind(state)
+        check_decoding_state(state)
         require(chosen.causal, "A bidirectional sum sees every key at once, so it goes on from no state.")
     wanted = isinstance(output_final_state, bool)
     require(wanted, lambda: f"output_final_state is True or False; got {type(output_final_state).__name__}.")
     context = _context_of(q, k, attention)
     sides = (encode.axes, positions, mask, sequences, cu_seqlens, context_positions, context_mask, state)
     tokens, key_tokens = read_sides(q, context, *sides, decays=r is not None, causal=chosen.causal)
-    q, k, v = hide_padding(q, tokens.mask), hide_padding(k, key_tokens.mask), hide_padding(v, key_tokens.mask)
+    q, k, v = zero_padding(q, tokens.mask), zero_padding(k, key_tokens.mask), zero_padding(v, key_tokens.mask)
     r = None if r is None else r.to(q.device)
-    out, after = attend(q, k, v, encode, phi, norm, chosen, r, tokens, key_tokens, state, output_final_state)
+    out, after = sum_and_normalize(q, k, v, encode, phi, norm, chosen, r, tokens, key_tokens, state, output_final_state)
     return _swap(out, layout), after
 
 
@@ -97,8 +97,8 @@ def _swap(x: Tensor, layout: str) -> Tensor:
 
 def _read_vectors(q: Any, k: Any, v: Any, layout: str) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v, checked, with heads before tokens."""
-    if layout not in LAYOUTS:
-        raise unknown_name("layout", layout, LAYOUTS)
+    if layout not in _LAYOUTS:
+        raise unknown_name("layout", layout, _LAYOUTS)
     check_real("q", q)
     check_real("k", k, q)
     check_real("v", v, q)
@@ -129,7 +129,7 @@ def _check_layout(q: Tensor, k: Tensor, layout: str, **told: Any) -> None:
     heads, n = q.shape[1], q.shape[2]
     if heads == n or torch.compiler.is_compiling():
         return
-    other = next(each for each in LAYOUTS if each != layout)
+    other = next(each for each in _LAYOUTS if each != layout)
     for name, value in told.items():
         size = _last_size(value)
         swapped = size == n != k.shape[1] if name == "decay" else size == heads
@@ -167,8 +167,8 @@ def _choose(
 
 def _context_of(q: Tensor, k: Tensor, attention: str) -> Tensor | None:
     """The keys if they are a context, else None."""
-    if attention not in ATTENTIONS:
-        raise unknown_name("attention", attention, ATTENTIONS)
+    if attention not in _ATTENTIONS:
+        raise unknown_name("attention", attention, _ATTENTIONS)
     require(
         attention == "cross" or k.shape[2] == q.shape[2],
         lambda: (

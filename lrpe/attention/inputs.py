@@ -78,7 +78,7 @@ def begins(sequences: Tensor) -> Tensor:
     return torch.cat([first, sequences[:, 1:] != sequences[:, :-1]], 1)
 
 
-def check_cross(causal: bool, decay: Tensor | None) -> None:
+def check_cross_attention(causal: bool, decay: Tensor | None) -> None:
     """Check that nothing asks for an order between queries and a context."""
     require(
         not causal,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.arguments import check_real, check_tensor
-from lrpe.attention.tokens import Tokens, place
+from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.errors import require
 
 
@@ -32,7 +32,7 @@ class KeyValueState(NamedTuple):
         """The state after further tokens; this one stays as it is."""
         mask = None
         if self.mask is not None or new.mask is not None:
-            mask = torch.cat([real_tokens(self), real_tokens(new)], 1)
+            mask = torch.cat([_real_tokens(self), _real_tokens(new)], 1)
         keys, values = torch.cat([self.keys, new.keys], 2), torch.cat([self.values, new.values], 2)
         return KeyValueState(keys, values, torch.cat([self.positions, new.positions], 1), mask)
 
@@ -91,11 +91,11 @@ class ReservedState:
         if place.stop > self.room:
             self.__init__(KeyValueState(self.keys, self.values, self.positions, self.mask), 2 * place.stop)
         if new.mask is not None and self.all_masks is None:
-            self.all_masks = F.pad(real_tokens(self), (0, self.room - self.length))
+            self.all_masks = F.pad(_real_tokens(self), (0, self.room - self.length))
         self.all_keys[:, :, place], self.all_values[:, :, place] = new.keys, new.values
         self.all_positions[:, place] = new.positions
         if self.all_masks is not None:
-            self.all_masks[:, place] = real_tokens(new)
+            self.all_masks[:, place] = _real_tokens(new)
         self.length = place.stop
         self.next = new.position if new.mask is None else torch.where(new.mask.any(-1), new.position, self.next)
         return self
@@ -109,7 +109,7 @@ class ReservedState:
 KeyValues = KeyValueState | ReservedState
 
 
-def check_parts(state: KeyValues, x: Tensor) -> None:
+def check_key_values(state: KeyValues, x: Tensor) -> None:
     """Check that a state is made of such tensors as a layer makes of x, whatever its sizes."""
     check_real("state.keys", state.keys, x)
     check_real("state.values", state.values, x)
@@ -123,12 +123,12 @@ def check_parts(state: KeyValues, x: Tensor) -> None:
         require(fits, lambda: f"state.mask is bool of shape {shape}; got {state.mask}.")
 
 
-def first_state(k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
+def state_of(k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
     """The state of these tokens alone."""
-    positions = place(tokens, k)
+    positions = positions_of(tokens, k)
     return KeyValueState(k, v, positions.expand(k.shape[0], *positions.shape[1:]), tokens.mask)
 
 
-def real_tokens(state: KeyValues) -> Tensor:
+def _real_tokens(state: KeyValues) -> Tensor:
     """The mask of a state, written out; (batch, m)."""
     return torch.ones_like(state.positions, dtype=torch.bool) if state.mask is None else state.mask

@@ -13,14 +13,14 @@ from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require
 
 
-class Recommended(NamedTuple):
+class _Recommended(NamedTuple):
     encoding: str = "type2"
     feature_map: str = "elu+1"
     normalizer: str = "plain"
     decay: str = "spread"
 
 
-RECOMMENDED = Recommended()
+RECOMMENDED = _Recommended()
 
 
 class Heads(NamedTuple):
@@ -101,21 +101,21 @@ class AttentionLayer(nn.Module):
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(batch, n, width) -> queries (batch, heads, n, head_dim), and keys and values of the context."""
         heads, key_heads = self.sizes.heads, self.sizes.key_heads
-        q = in_heads(self.q_proj(x), heads)
-        return q, in_heads(self.k_proj(context), key_heads), in_heads(self.v_proj(context), key_heads)
+        q = _split_heads(self.q_proj(x), heads)
+        return q, _split_heads(self.k_proj(context), key_heads), _split_heads(self.v_proj(context), key_heads)
 
     def join(self, heads: Tensor) -> Tensor:
         """(batch, heads, n, value_dim) -> (batch, n, width)."""
         return self.dropout(self.o_proj(heads.transpose(1, 2).flatten(2)))
 
 
-def in_heads(x: Tensor, heads: int) -> Tensor:
+def _split_heads(x: Tensor, heads: int) -> Tensor:
     """(batch, n, heads · d) -> (batch, heads, n, d)."""
     batch, n, width = x.shape
     return x.view(batch, n, heads, width // heads).transpose(1, 2)
 
 
-def hide_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     """x (batch, ..., n, d) with zeros where the mask (batch, n) says padding: whatever stands there, NaN too, is gone.
 
     Nothing of it reaches a sum, where 0 · NaN would spread, nor a gradient.
@@ -125,10 +125,12 @@ def hide_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     return torch.where(mask.view(mask.shape[0], *(1,) * (x.ndim - 3), mask.shape[1], 1), x, 0)
 
 
-def hide_both(x: Tensor, context: Tensor, mask: Tensor | None, context_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def zero_both_paddings(
+    x: Tensor, context: Tensor, mask: Tensor | None, context_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """x and its context without their padding; one tensor if they are one."""
-    shown = hide_padding(x, mask)
-    return shown, shown if context is x else hide_padding(context, context_mask)
+    shown = zero_padding(x, mask)
+    return shown, shown if context is x else zero_padding(context, context_mask)
 
 
 EncodingChoice = str | EncodingConfig | PositionalEncoding

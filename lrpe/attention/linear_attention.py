@@ -14,11 +14,11 @@ from lrpe.attention.layer import (
     Heads,
     choose_encoding,
     configure_features,
-    hide_both,
+    zero_both_paddings,
 )
-from lrpe.attention.linear_sum import attend
+from lrpe.attention.linear_sum import sum_and_normalize
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.state import DecodingState, check_kind
+from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens
 from lrpe.encodings.encoding import PositionalEncoding
@@ -135,7 +135,7 @@ class LinearAttention(AttentionLayer):
         require(self.summation.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
         self.check_inputs(x, x)
         if state is not None:
-            check_kind(state)
+            check_decoding_state(state)
         tokens = read_tokens(x, self.encoding.axes, positions, mask, None, cu_seqlens, state, self.decays, causal=True)
         out, after = self.attend(x, x, tokens, tokens, state)
         assert after is not None
@@ -143,7 +143,7 @@ class LinearAttention(AttentionLayer):
 
     def step(self, x: Tensor, state: DecodingState, mask: Tensor | None = None) -> tuple[Tensor, DecodingState]:
         """One token per row, (batch, width) -> (batch, width), and the state after it. A masked row stays as it is."""
-        check_kind(state)
+        check_decoding_state(state)
         check_tensor("x", x)
         require(
             x.ndim == 2, lambda: f"A step takes one token per row, (batch, width); got {tuple(x.shape)}. See prefill."
@@ -182,7 +182,7 @@ class LinearAttention(AttentionLayer):
         wants_state: bool = True,
     ) -> tuple[Tensor, DecodingState | None]:
         """Attention of tokens that were read; and if it is causal and wanted, the state after them."""
-        q, k, v = self.project(*hide_both(x, context, tokens.mask, context_tokens.mask))
+        q, k, v = self.project(*zero_both_paddings(x, context, tokens.mask, context_tokens.mask))
         choices = (self.encoding, self.phi, self.normalizer, self.summation, self.decay.r)
-        out, after = attend(q, k, v, *choices, tokens, context_tokens, state, wants_state)
+        out, after = sum_and_normalize(q, k, v, *choices, tokens, context_tokens, state, wants_state)
         return self.join(out), after

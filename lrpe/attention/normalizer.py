@@ -33,7 +33,7 @@ class EncodedDelta(Normalizer):
     delta = "encoded"
 
     def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        return divide(numerator, delta)
+        return _divide(numerator, delta)
 
 
 class ClampedDelta(Normalizer):
@@ -53,7 +53,7 @@ class ClampedDelta(Normalizer):
         self.least = least
 
     def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        return divide(numerator, delta.clamp(min=self.least))
+        return _divide(numerator, delta.clamp(min=self.least))
 
 
 class PlainDelta(Normalizer):
@@ -67,7 +67,7 @@ class PlainDelta(Normalizer):
     delta = "plain"
 
     def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        return divide(numerator, delta)
+        return _divide(numerator, delta)
 
 
 class OutputNorm(Normalizer):
@@ -110,32 +110,32 @@ class OutputNorm(Normalizer):
         return nn.functional.layer_norm(x, list(norm.normalized_shape), weight, norm.bias.to(x), norm.eps)
 
 
-def divide(numerator: Tensor, delta: Tensor) -> Tensor:
+def _divide(numerator: Tensor, delta: Tensor) -> Tensor:
     """numerator / Δ; a query that saw nothing (Δ = 0) gives 0 with no gradient."""
-    return Division.of(numerator, delta)
+    return _Division.of(numerator, delta)
 
 
-def inverse(delta: Tensor) -> Tensor:
+def _inverse(delta: Tensor) -> Tensor:
     """1 / Δ, and 0 for Δ = 0.
 
     The only bound on |Δ| is the least number that has a finite inverse. A larger one would be a scale of its own: with
     φ scaled by c every sum scales by c², and the quotient must not notice.
     """
-    return delta.sign() / delta.abs().clamp(min=least_normal(delta))
+    return delta.sign() / delta.abs().clamp(min=_least_normal(delta))
 
 
-def least_normal(delta: Tensor) -> float:
+def _least_normal(delta: Tensor) -> float:
     return torch.finfo(delta.dtype).tiny
 
 
-class Division(Differentiable):
+class _Division(Differentiable):
     """y = x/Δ row by row, and its gradients dx = g/Δ, dΔ = -dx·y; where Δ has no finite inverse it has none."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor, delta: Tensor) -> Tensor:
-        return x * inverse(delta).to(x.dtype)
+        return x * _inverse(delta).to(x.dtype)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -144,13 +144,13 @@ class Division(Differentiable):
     @staticmethod
     def backward(ctx, *grads: Tensor):
         delta, y = ctx.saved_tensors
-        dx = grads[0] * inverse(delta).to(y.dtype)
+        dx = grads[0] * _inverse(delta).to(y.dtype)
         slope = -(dx * y).sum(-1, keepdim=True).to(delta.dtype)
-        return dx, torch.where(delta.abs() < least_normal(delta), 0, slope)
+        return dx, torch.where(delta.abs() < _least_normal(delta), 0, slope)
 
 
-DELTAS: dict[str, Callable[[], Normalizer]] = {"plain": PlainDelta, "encoded": EncodedDelta, "clamped": ClampedDelta}
-NORMALIZERS: tuple[str, ...] = (*DELTAS, "output", "output-rms", "output-head", "output-rms-head")
+_DELTAS: dict[str, Callable[[], Normalizer]] = {"plain": PlainDelta, "encoded": EncodedDelta, "clamped": ClampedDelta}
+NORMALIZERS: tuple[str, ...] = (*_DELTAS, "output", "output-rms", "output-head", "output-rms-head")
 
 
 def choose_normalizer(choice: str | Normalizer, heads: int, value_dim: int) -> Normalizer:
@@ -161,7 +161,7 @@ def choose_normalizer(choice: str | Normalizer, heads: int, value_dim: int) -> N
         raise LrpeError(f"A normaliser is a name or a Normalizer; got {type(choice).__name__}.")
     if choice not in NORMALIZERS:
         raise unknown_name("normaliser", choice, NORMALIZERS)
-    if choice in DELTAS:
-        return DELTAS[choice]()
+    if choice in _DELTAS:
+        return _DELTAS[choice]()
     kind = "rms" if "rms" in choice else "layer"
     return OutputNorm(heads, value_dim, kind, "head" if choice.endswith("head") else "joined")

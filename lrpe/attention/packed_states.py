@@ -7,11 +7,11 @@ from lrpe.attention.features import Features
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.normalizer import Normalizer
 from lrpe.attention.state import DecodingState
-from lrpe.attention.tokens import Tokens, place
-from lrpe.attention.weights import Frame
+from lrpe.attention.tokens import Tokens, positions_of
+from lrpe.attention.weights import PairWeights
 from lrpe.precision import compute_dtype
 
-BLOCK = 64  # tokens of a block, at the most
+_BLOCK = 64  # tokens of a block, at the most
 
 
 def packed_states(
@@ -19,7 +19,7 @@ def packed_states(
 ) -> DecodingState:
     """A batch of as many states as there are sequences, the empty ones too, of one row of keys and values."""
     assert tokens.bounds is not None
-    bounds, positions = tokens.bounds, place(tokens, v)[0]
+    bounds, positions = tokens.bounds, positions_of(tokens, v)[0]
     lengths = bounds.diff()
     owner = torch.arange(len(lengths), device=v.device).repeat_interleave(lengths)  # each token's sequence
     clock = tokens.clock()
@@ -27,20 +27,20 @@ def packed_states(
     if decay is not None:
         clock = positions if clock is None else clock[0]
         since = clock[bounds[1:].sub(1)[owner]] - clock  # steps from each token to the last of its sequence
-        weight = Frame(decay).fade(since[None], compute_dtype(v.dtype))[0, :, :, None]
-    S, z = sum_states(keys.encoded[0], keys.of_delta(normalizer), v[0], weight, owner, lengths)
-    return DecodingState(S, z, next_positions(positions, tokens.mask, owner, len(lengths)))
+        weight = PairWeights(decay).decay_over(since[None], compute_dtype(v.dtype))[0, :, :, None]
+    S, z = _sum_states(keys.encoded[0], keys.of_delta(normalizer), v[0], weight, owner, lengths)
+    return DecodingState(S, z, _next_positions(positions, tokens.mask, owner, len(lengths)))
 
 
 @in_full_precision
-def sum_states(
+def _sum_states(
     k: Tensor, summed: Tensor | None, v: Tensor, weight: Tensor | None, owner: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Σ k vᵀ and Σ of Δ's keys over the tokens of each sequence: (sequences, heads, f, e) and (sequences, heads, f)."""
     dtype = compute_dtype(v.dtype)
     fade = (lambda x: x.to(dtype)) if weight is None else (lambda x: x.to(dtype) * weight)
-    blocks, of_block = cut_blocks(owner, lengths)
-    K, V = (pick(x, blocks) for x in (fade(k), v.to(dtype)))
+    blocks, of_block = _cut_blocks(owner, lengths)
+    K, V = (_gather_blocks(x, blocks) for x in (fade(k), v.to(dtype)))
     heads, f, e = k.shape[0], k.shape[-1], v.shape[-1]
     S = k.new_zeros(len(lengths), heads, f, e, dtype=dtype).index_add(0, of_block, (K.mT @ V).transpose(0, 1))
     if summed is None:
@@ -49,13 +49,13 @@ def sum_states(
     return S, z.index_add(0, owner, fade(summed[0]).transpose(0, 1))
 
 
-def cut_blocks(owner: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _cut_blocks(owner: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Cut each sequence into blocks as long as the mean sequence, so that few rows are filled up with nothing.
 
     Returns the tokens of each block, (blocks, C), with n where there is none; and the sequence of each block.
     """
     n, count = len(owner), len(lengths)
-    C = min(max(-(-n // max(count, 1)), 1), BLOCK)
+    C = min(max(-(-n // max(count, 1)), 1), _BLOCK)
     each = (lengths + C - 1) // C  # blocks of a sequence
     of_block = torch.arange(count, device=owner.device).repeat_interleave(each)
     token = torch.arange(n, device=owner.device)
@@ -65,13 +65,13 @@ def cut_blocks(owner: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return blocks.view(-1, C), of_block
 
 
-def pick(x: Tensor, blocks: Tensor) -> Tensor:
+def _gather_blocks(x: Tensor, blocks: Tensor) -> Tensor:
     """The rows of x (heads, n, d) in blocks, (heads, blocks, C, d); row n is zeros."""
     rows = torch.nn.functional.pad(x, (0, 0, 0, 1)).index_select(1, blocks.flatten())
     return rows.unflatten(1, blocks.shape)
 
 
-def next_positions(positions: Tensor, mask: Tensor | None, owner: Tensor, count: int) -> Tensor:
+def _next_positions(positions: Tensor, mask: Tensor | None, owner: Tensor, count: int) -> Tensor:
     """One past the position of each sequence's last real token, (sequences,); 0 where there is none."""
     nowhere = torch.iinfo(torch.long).min
     real = positions if mask is None else positions.masked_fill(~mask[0], nowhere)

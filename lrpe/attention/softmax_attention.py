@@ -7,13 +7,13 @@ from torch import Tensor
 
 from lrpe.arguments import check_count, check_rate, check_tensor, is_number
 from lrpe.attention.decay import Decay, DecayChoice
-from lrpe.attention.features import tables_for
-from lrpe.attention.inputs import check_cross, read_step_mask
-from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, check_parts, first_state
-from lrpe.attention.layer import RECOMMENDED, AttentionLayer, EncodingChoice, Heads, choose_encoding, hide_both
-from lrpe.attention.softmax_sum import Sight, each_query, fading, product_sum, score_sum
+from lrpe.attention.features import make_tables
+from lrpe.attention.inputs import check_cross_attention, read_step_mask
+from lrpe.attention.key_values import KeyValues, KeyValueState, ReservedState, check_key_values, state_of
+from lrpe.attention.layer import RECOMMENDED, AttentionLayer, EncodingChoice, Heads, choose_encoding, zero_both_paddings
+from lrpe.attention.softmax_sum import Visibility, decay_bias, product_sum, repeat_for_queries, score_sum
 from lrpe.attention.summation import Summation, choose_summation
-from lrpe.attention.tokens import Tokens, place, read_sides, read_tokens
+from lrpe.attention.tokens import Tokens, positions_of, read_sides, read_tokens
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, require
 from lrpe.theory.canonical import CanonicalForm
@@ -112,7 +112,7 @@ class SoftmaxAttention(AttentionLayer):
         tokens, key_tokens = read_sides(x, context, self.encoding.axes, *told, causal=self.causal)
         if context is None:
             return self.attend(x, x, tokens, tokens)[0]
-        check_cross(self.causal, self.decay.r)
+        check_cross_attention(self.causal, self.decay.r)
         return self.attend(x, context, tokens, key_tokens)[0]
 
     def prefill(
@@ -161,7 +161,7 @@ class SoftmaxAttention(AttentionLayer):
     def check_state(self, state: KeyValues, x: Tensor) -> None:
         if not isinstance(state, KeyValues):
             raise LrpeError(f"Softmax attention goes on from a KeyValueState; got {type(state).__name__}.")
-        check_parts(state, x)
+        check_key_values(state, x)
         rows = (x.shape[0], self.sizes.key_heads, state.positions.shape[1])
         expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (rows[0], rows[2])]
         found = [tuple(tensor.shape) for tensor in (state.keys, state.values, state.positions)]
@@ -181,8 +181,8 @@ class SoftmaxAttention(AttentionLayer):
         """Attention of tokens that were read; and if it is causal, the state after them, which costs nothing."""
         if state is not None:
             self.check_state(state, x)
-        q, k, v = self.project(*hide_both(x, context, tokens.mask, context_tokens.mask))
-        table, key_table = tables_for(self.encoding, tokens, context_tokens, q, k)
+        q, k, v = self.project(*zero_both_paddings(x, context, tokens.mask, context_tokens.mask))
+        table, key_table = make_tables(self.encoding, tokens, context_tokens, q, k)
         q, k = self.encoding.query(q, table), self.encoding.key(k, key_table)
         require(
             state is None or (state.keys.dtype == k.dtype and state.values.dtype == v.dtype),
@@ -190,18 +190,18 @@ class SoftmaxAttention(AttentionLayer):
         )
         if not self.causal:
             return self.join(self.weigh(q, k, v, tokens, context_tokens)), None
-        after = first_state(k, v, tokens) if state is None else state.extend(first_state(k, v, tokens))
+        after = state_of(k, v, tokens) if state is None else state.extend(state_of(k, v, tokens))
         keys = tokens if state is None else Tokens(after.positions, after.mask, None)
         return self.join(self.weigh(q, after.keys, after.values, tokens, keys)), after
 
     def weigh(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens, keys: Tokens) -> Tensor:
         """The weighted sum of values for encoded queries and keys; (batch, heads, n, value_dim)."""
-        sight = Sight(self.causal, tokens, keys)
+        visibility = Visibility(self.causal, tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0
         fade = None
         if self.decay.r is not None:
-            fade = fading(self.decay.r, self.sizes.heads, place(tokens, q), place(keys, k), q.dtype)
+            fade = decay_bias(self.decay.r, self.sizes.heads, positions_of(tokens, q), positions_of(keys, k), q.dtype)
         if self.form is None:
-            return product_sum(q, k, v, self.scale, sight, fade, dropout)
-        scores = self.form.scores(q, each_query(k, q), tokens.positions, keys.positions) * self.scale
-        return score_sum(scores if fade is None else scores + fade, v, sight, dropout)
+            return product_sum(q, k, v, self.scale, visibility, fade, dropout)
+        scores = self.form.scores(q, repeat_for_queries(k, q), tokens.positions, keys.positions) * self.scale
+        return score_sum(scores if fade is None else scores + fade, v, visibility, dropout)

@@ -12,7 +12,7 @@ from lrpe.attention.tokens import Tokens
 from lrpe.precision import compute_dtype, in_float64
 
 
-class Sight(NamedTuple):
+class Visibility(NamedTuple):
     """Which keys a query sees: real ones of its own sequence, and if it is causal, none after its own."""
 
     causal: bool
@@ -20,12 +20,12 @@ class Sight(NamedTuple):
     keys: Tokens
 
     @property
-    def whole(self) -> bool:
+    def same_tokens(self) -> bool:
         """Whether the queries' tokens are the keys': told without comparing sizes, which an exporter leaves open."""
         return self.tokens is self.keys
 
     @property
-    def clear(self) -> bool:
+    def unmasked(self) -> bool:
         """Whether nothing but the order hides a key."""
         return self.keys.mask is None and self.tokens.sequences is None
 
@@ -47,39 +47,47 @@ class Sight(NamedTuple):
 
 
 def product_sum(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, sight: Sight, bias: Tensor | None = None, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    visibility: Visibility,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
     """softmax(scale q·k + bias) v: queries (batch, heads, n, f), keys and values (batch, key heads, m, f or e)."""
     n, m, width = q.shape[2], k.shape[2], v.shape[-1]
-    if sight.whole or n > 1:  # torch's fused kernels want one width for all three; zeros change nothing
-        q, k, v = (widen(x, max(q.shape[-1], width)) for x in (q, k, v))
+    if visibility.same_tokens or n > 1:  # torch's fused kernels want one width for all three; zeros change nothing
+        q, k, v = (_pad_width(x, max(q.shape[-1], width)) for x in (q, k, v))
     attend = partial(
         F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
     )
-    if sight.clear and bias is None and (sight.whole or not sight.causal or n == 1):
-        return attend(q, k, v, is_causal=sight.causal and sight.whole)[..., :width]  # one query, the last, sees all
-    seen, none = sight.matrix(n, m, q.device)
+    if visibility.unmasked and bias is None and (visibility.same_tokens or not visibility.causal or n == 1):
+        return attend(q, k, v, is_causal=visibility.causal and visibility.same_tokens)[
+            ..., :width
+        ]  # one query, the last, sees all
+    seen, none = visibility.matrix(n, m, q.device)
     mask = seen if bias is None else bias.masked_fill(~seen, -math.inf)
     return attend(q, k, v, mask)[..., :width].masked_fill(none, 0)
 
 
-def score_sum(scores: Tensor, v: Tensor, sight: Sight, dropout: float = 0.0) -> Tensor:
+def score_sum(scores: Tensor, v: Tensor, visibility: Visibility, dropout: float = 0.0) -> Tensor:
     """softmax(scores) v for ready scores (batch, heads, n, m)."""
-    seen, none = sight.matrix(scores.shape[2], scores.shape[3], scores.device)
+    seen, none = visibility.matrix(scores.shape[2], scores.shape[3], scores.device)
     weights = scores.to(compute_dtype(scores.dtype)).masked_fill(~seen, -math.inf).softmax(-1)
-    return (F.dropout(weights, dropout).to(v.dtype) @ each_query(v, scores)).masked_fill(none, 0)
+    return (F.dropout(weights, dropout).to(v.dtype) @ repeat_for_queries(v, scores)).masked_fill(none, 0)
 
 
-def widen(x: Tensor, width: int) -> Tensor:
+def _pad_width(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-def each_query(x: Tensor, queries: Tensor) -> Tensor:
+def repeat_for_queries(x: Tensor, queries: Tensor) -> Tensor:
     """Keys or values for each of the query heads: query head h has key head h // group."""
     return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
 
 
-def fading(r: Tensor, heads: int, t: Tensor, s: Tensor, dtype: torch.dtype) -> Tensor:
+def decay_bias(r: Tensor, heads: int, t: Tensor, s: Tensor, dtype: torch.dtype) -> Tensor:
     """|t - s| ln r, which a softmax turns into r^|t-s|; (batch or 1, n) and (batch or 1, m) -> (..., heads, n, m)."""
     log_r = in_float64(r).log().repeat_interleave(heads // len(r)).view(1, -1, 1, 1)
     distance = in_float64((t[:, None, :, None] - s[:, None, None, :]).abs())

@@ -26,7 +26,7 @@ class DecodingState(NamedTuple):
         return DecodingState(*(tensor.detach() for tensor in self))
 
 
-def check_kind(state: Any) -> None:
+def check_decoding_state(state: Any) -> None:
     if not isinstance(state, DecodingState):
         raise LrpeError(
             f"Linear attention goes on from a DecodingState, made by prefill(x) or initial_state(batch); got "

@@ -11,7 +11,7 @@ from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.quadratic import quadratic_sum
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.precision import compute_dtype
 
@@ -40,7 +40,7 @@ class Summation(ABC):
 
     @abstractmethod
     def __call__(
-        self, q: Tensor, k: Tensor, v: Tensor, frame: Frame, total: bool = False, start: Start | None = None
+        self, q: Tensor, k: Tensor, v: Tensor, pairs: PairWeights, total: bool = False, start: Start | None = None
     ) -> Sums: ...
 
 
@@ -54,9 +54,9 @@ class Causal(Summation):
     def __post_init__(self):
         check_count("chunk", self.chunk)
 
-    def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
+    def __call__(self, q, k, v, pairs, total=False, start=None) -> Sums:
         S, z, gap = start or (None, None, None)
-        return Sums(*causal_sum(q, k, v, frame, S, z if total else None, gap, self.chunk, total))
+        return Sums(*causal_sum(q, k, v, pairs, S, z if total else None, gap, self.chunk, total))
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Bidirectional(Summation):
     def __post_init__(self):
         check_count("chunk", self.chunk)
 
-    def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
+    def __call__(self, q, k, v, pairs, total=False, start=None) -> Sums:
         require(start is None, "A bidirectional sum sees every key at once, so it goes on from no state.")
-        return Sums(*bidirectional_sum(q, k, v, frame, self.chunk, total))
+        return Sums(*bidirectional_sum(q, k, v, pairs, self.chunk, total))
 
 
 @dataclass(frozen=True)
@@ -80,25 +80,25 @@ class Quadratic(Summation):
 
     causal: bool = True  # type: ignore[assignment]
 
-    def __call__(self, q, k, v, frame, total=False, start=None) -> Sums:
+    def __call__(self, q, k, v, pairs, total=False, start=None) -> Sums:
         S, z, gap = start or (None, None, None)
-        out, sums = quadratic_sum(q, k, v, frame, self.causal, S, z, gap)
+        out, sums = quadratic_sum(q, k, v, pairs, self.causal, S, z, gap)
         if not self.causal:
             return Sums(out, sums if total else sums[..., :0])
-        last = last_state(k, v, frame, start)
+        last = _last_state(k, v, pairs, start)
         return Sums(out, sums if total else sums[..., :0], last[0], last[1] if total else last[1][..., :0])
 
 
 @in_full_precision
-def last_state(k: Tensor, v: Tensor, frame: Frame, start: Start | None) -> tuple[Tensor, Tensor]:
+def _last_state(k: Tensor, v: Tensor, pairs: PairWeights, start: Start | None) -> tuple[Tensor, Tensor]:
     """Σ_s r^(p_n - p_s) k_s v_sᵀ and Σ_s r^(p_n - p_s) k_s over the last token's sequence."""
-    p = frame.placed(k.shape[2], k.device)
+    p = pairs.token_positions(k.shape[2], k.device)
     dtype = compute_dtype(k.dtype)
-    w = frame.fade(p[:, -1:] - p, dtype)[..., None]  # (batch, heads, n, 1)
+    w = pairs.decay_over(p[:, -1:] - p, dtype)[..., None]  # (batch, heads, n, 1)
     gap = 1 if start is None or start.gap is None else start.gap
-    first = frame.fade((p[:, -1:] - p[:, :1]).sum(-1) + gap, dtype)  # (batch, heads)
-    if frame.sequences is not None:
-        same = frame.sequences == frame.sequences[:, -1:]
+    first = pairs.decay_over((p[:, -1:] - p[:, :1]).sum(-1) + gap, dtype)  # (batch, heads)
+    if pairs.sequences is not None:
+        same = pairs.sequences == pairs.sequences[:, -1:]
         w, first = w * same[:, None, :, None], first * same[:, :1]
     faded = k.to(dtype) * w
     S, z = faded.mT @ v.to(dtype), faded.sum(2)
@@ -108,7 +108,7 @@ def last_state(k: Tensor, v: Tensor, frame: Frame, start: Start | None) -> tuple
     return S, z
 
 
-SUMMATIONS: dict[str, type[Summation]] = {"causal": Causal, "bidirectional": Bidirectional}
+_SUMMATIONS: dict[str, type[Summation]] = {"causal": Causal, "bidirectional": Bidirectional}
 
 
 def choose_summation(choice: str | Summation) -> Summation:
@@ -117,6 +117,6 @@ def choose_summation(choice: str | Summation) -> Summation:
         return choice
     if not isinstance(choice, str):
         raise LrpeError(f"A summation is a name or a Summation; got {type(choice).__name__}.")
-    if choice not in SUMMATIONS:
-        raise unknown_name("summation", choice, SUMMATIONS)
-    return SUMMATIONS[choice]()
+    if choice not in _SUMMATIONS:
+        raise unknown_name("summation", choice, _SUMMATIONS)
+    return _SUMMATIONS[choice]()

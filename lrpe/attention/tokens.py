@@ -48,12 +48,12 @@ def last_real(values: Tensor, mask: Tensor) -> Tensor:
     return slots.scatter(1, torch.where(mask, count, 0), values.expand(count.shape)).gather(1, count)
 
 
-def place(tokens: Tokens, x: Tensor) -> Tensor:
+def positions_of(tokens: Tokens, x: Tensor) -> Tensor:
     """The positions of the tokens of x (..., n, d), (batch or 1, n)."""
     return torch.arange(x.shape[-2], device=x.device)[None] if tokens.positions is None else tokens.positions
 
 
-class Standing(Protocol):
+class _HasPosition(Protocol):
     """A state as far as its tokens go: it knows the next position of each row, (batch,)."""
 
     @property
@@ -67,7 +67,7 @@ def read_tokens(
     mask: Tensor | None = None,
     sequences: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
-    state: Standing | None = None,
+    state: _HasPosition | None = None,
     decays: bool = False,
     causal: bool = False,
 ) -> Tokens:
@@ -89,13 +89,13 @@ def read_tokens(
         sequences = read_sequences(sequences, x)
         require(state is None, "A state goes on with one sequence; packed sequences start anew. Pass one of the two.")
     if state is not None:
-        check_standing(state, x)
+        _check_state_position(state, x)
     given = Tokens(None if positions is None else read_positions(positions, x, axes), mask, sequences, bounds)
     if x.shape[-2] == 0:
-        return no_tokens(given, state, x)
-    check_order(given, axes, state, decays, causal)
+        return _no_tokens(given, state, x)
+    _check_order(given, axes, state, decays, causal)
     untold = given.positions is None and mask is None and sequences is None
-    return following(state, x) if untold else fill_in(given, state, x, decays)
+    return _consecutive(state, x) if untold else _fill_in(given, state, x, decays)
 
 
 def read_sides(
@@ -108,7 +108,7 @@ def read_sides(
     cu_seqlens: Tensor | None,
     context_positions: Tensor | None,
     context_mask: Tensor | None,
-    state: Standing | None = None,
+    state: _HasPosition | None = None,
     decays: bool = False,
     causal: bool = False,
 ) -> tuple[Tokens, Tokens]:
@@ -123,15 +123,15 @@ def read_sides(
     return read_tokens(x, axes, positions, mask), read_tokens(context, axes, context_positions, context_mask)
 
 
-def no_tokens(given: Tokens, state: Standing | None, x: Tensor) -> Tokens:
+def _no_tokens(given: Tokens, state: _HasPosition | None, x: Tensor) -> Tokens:
     """What there is to say of 0 tokens: a grid's positions, the number of packed sequences, where a state stands."""
-    stays = following(state, x)
+    stays = _consecutive(state, x)
     return stays._replace(
         positions=given.positions if stays.positions is None else stays.positions, bounds=given.bounds
     )
 
 
-def following(state: Standing | None, x: Tensor) -> Tokens:
+def _consecutive(state: _HasPosition | None, x: Tensor) -> Tokens:
     """Tokens one after another, from where the state stands, or from 0."""
     batch, n = x.shape[0], x.shape[-2]
     if state is None:
@@ -140,17 +140,17 @@ def following(state: Standing | None, x: Tensor) -> Tokens:
     return Tokens(positions, None, None, next=state.position + n)
 
 
-def fill_in(given: Tokens, state: Standing | None, x: Tensor, decays: bool) -> Tokens:
+def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, decays: bool) -> Tokens:
     """The tokens with positions that were not given, with the gap to the state, and with the next position."""
     tokens = given
     if tokens.positions is None:
-        counted = count_real(given, x)
+        counted = _count_real(given, x)
         tokens = given._replace(positions=counted if state is None else counted + state.position[:, None])
-    gap = gap_after(state, tokens) if state is not None and decays else None
-    return tokens._replace(gap=gap, next=next_position(tokens, x, state))
+    gap = _gap_after(state, tokens) if state is not None and decays else None
+    return tokens._replace(gap=gap, next=_next_position(tokens, x, state))
 
 
-def count_real(tokens: Tokens, x: Tensor) -> Tensor:
+def _count_real(tokens: Tokens, x: Tensor) -> Tensor:
     """Positions from 0 on that count the real tokens of each sequence, (batch or 1, n): padding counts nowhere.
 
     Padding has the position of the real token before it in its sequence, or 0.
@@ -164,7 +164,7 @@ def count_real(tokens: Tokens, x: Tensor) -> Tensor:
     return (count - 1 - before).clamp(min=0)
 
 
-def check_standing(state: Standing, x: Tensor) -> None:
+def _check_state_position(state: _HasPosition, x: Tensor) -> None:
     batch, place = x.shape[0], state.position
     check_tensor("state.position", place)
     require(
@@ -176,15 +176,15 @@ def check_standing(state: Standing, x: Tensor) -> None:
     )
 
 
-def gap_after(state: Standing, tokens: Tokens) -> Tensor:
+def _gap_after(state: _HasPosition, tokens: Tokens) -> Tensor:
     """How far the state stands before the first token: 1 if they follow one another, 0 if no token is real."""
     clock = tokens.clock()
-    assert clock is not None  # fill_in gives positions first
+    assert clock is not None  # _fill_in gives positions first
     since = clock[:, 0] - state.position + 1
     return since if tokens.mask is None else torch.where(tokens.mask.any(-1), since, 0)
 
 
-def next_position(tokens: Tokens, x: Tensor, state: Standing | None) -> Tensor:
+def _next_position(tokens: Tokens, x: Tensor, state: _HasPosition | None) -> Tensor:
     """One past the position of the last sequence's last real token, (batch,); where there is none, where it was."""
     batch = x.shape[0]  # not len(x), which an exporter takes for a constant
     assert tokens.positions is not None
@@ -201,16 +201,16 @@ def next_position(tokens: Tokens, x: Tensor, state: Standing | None) -> Tensor:
     return torch.where(last == nowhere, before, last + 1)
 
 
-def check_order(tokens: Tokens, axes: int, state: Standing | None, decays: bool, causal: bool) -> None:
+def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, decays: bool, causal: bool) -> None:
     """Check that given positions lie beyond the state's, and do not fall where their order has a meaning."""
     positions = tokens.positions
     if positions is None or axes > 1 or not has_values(positions):
         return
     real = torch.ones_like(positions, dtype=torch.bool) if tokens.mask is None else tokens.mask
     if state is not None:
-        check_beyond(state, positions, real)
+        _check_beyond(state, positions, real)
     if decays or (causal and tokens.sequences is None):
-        falls = falls_of(positions.expand(real.shape), real, tokens.sequences)
+        falls = _find_falls(positions.expand(real.shape), real, tokens.sequences)
         require(
             not bool(falls.any()),
             lambda: (
@@ -221,7 +221,7 @@ def check_order(tokens: Tokens, axes: int, state: Standing | None, decays: bool,
         )
 
 
-def check_beyond(state: Standing, positions: Tensor, real: Tensor) -> None:
+def _check_beyond(state: _HasPosition, positions: Tensor, real: Tensor) -> None:
     first = torch.where(real, positions, torch.iinfo(torch.long).max).amin(-1)
     require(
         bool((first >= state.position).all()),
@@ -232,7 +232,7 @@ def check_beyond(state: Standing, positions: Tensor, real: Tensor) -> None:
     )
 
 
-def falls_of(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
+def _find_falls(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
     """Whether a real token stands before one that came earlier in its sequence; (batch, n)."""
     span = positions.amax() - positions.amin() + 1
     height = positions if sequences is None else positions + span * sequences  # each sequence above the one before

@@ -11,7 +11,7 @@ from torch import Tensor
 from lrpe.precision import in_float64
 
 
-class Frame(NamedTuple):
+class PairWeights(NamedTuple):
     """The decay r has one number a key head, 0 < r ≤ 1; positions and sequence numbers are (batch or 1, n).
 
     Positions of None follow one another. They never fall within a sequence.
@@ -22,29 +22,29 @@ class Frame(NamedTuple):
     sequences: Tensor | None = None
 
     @property
-    def plain(self) -> bool:
+    def all_ones(self) -> bool:
         """Whether every weight is 1."""
         return self.decay is None and self.sequences is None
 
-    def fade(self, distance: Tensor, dtype: torch.dtype) -> Tensor:
+    def decay_over(self, distance: Tensor, dtype: torch.dtype) -> Tensor:
         """r^distance for distances (batch, ...) of 0 or more -> (batch, heads or 1, ...). It never exceeds 1."""
         if self.decay is None:
             return torch.ones_like(distance, dtype=dtype)[:, None]
         log_r = in_float64(self.decay).log().view(1, -1, *(1,) * (distance.ndim - 1))
         return (log_r * in_float64(distance)[:, None]).exp().to(distance.device, dtype)
 
-    def placed(self, n: int, device: torch.device) -> Tensor:
+    def token_positions(self, n: int, device: torch.device) -> Tensor:
         """The positions of n tokens, (batch or 1, n)."""
         return torch.arange(n, device=device)[None] if self.positions is None else self.positions
 
-    def reversed(self) -> "Frame":
-        """The same frame read from its end; positions still do not fall."""
+    def reversed(self) -> "PairWeights":
+        """The same weights read from its end; positions still do not fall."""
         positions = None if self.positions is None else -self.positions.flip(-1)
-        return Frame(self.decay, positions, None if self.sequences is None else self.sequences.flip(-1))
+        return PairWeights(self.decay, positions, None if self.sequences is None else self.sequences.flip(-1))
 
 
 class ChunkWeights(NamedTuple):
-    """The weights of a frame cut into N chunks of C tokens. Every exponent is a difference of positions, 0 or more.
+    """The weights of pairs cut into N chunks of C tokens. Every exponent is a difference of positions, 0 or more.
 
     e_c is the position of the last token of chunk c; a weight is 0 where a border lies between. If all chunks are
     alike, N is 1 here.
@@ -56,14 +56,16 @@ class ChunkWeights(NamedTuple):
     carry: Tensor  # (batch, heads, N, 1, 1): r^(e_c - e_{c-1}), on the state itself
 
 
-def chunk_weights(p: Tensor, start: Tensor, frame: Frame, sequences: Tensor | None, dtype: torch.dtype) -> ChunkWeights:
+def chunk_weights(
+    p: Tensor, start: Tensor, pairs: PairWeights, sequences: Tensor | None, dtype: torch.dtype
+) -> ChunkWeights:
     """The weights of chunks at positions p (batch, N, C), with the state before the first at start (batch, 1)."""
     end = p[..., -1]
     start = torch.cat([start.expand(end.shape[0], 1), end[:, :-1]], 1)  # e_{c-1}: (batch, N)
-    inside = frame.fade((p[..., :, None] - p[..., None, :]).clamp(min=0), dtype).tril()
-    before = frame.fade((p - start[..., None]).clamp(min=0), dtype)
-    after = frame.fade((end[..., None] - p).clamp(min=0), dtype)
-    carry = frame.fade((end - start).clamp(min=0), dtype)
+    inside = pairs.decay_over((p[..., :, None] - p[..., None, :]).clamp(min=0), dtype).tril()
+    before = pairs.decay_over((p - start[..., None]).clamp(min=0), dtype)
+    after = pairs.decay_over((end[..., None] - p).clamp(min=0), dtype)
+    carry = pairs.decay_over((end - start).clamp(min=0), dtype)
     if sequences is not None:  # (batch, N, C)
         last = sequences[..., -1]
         earlier = torch.cat([sequences[:, :1, 0], last[:, :-1]], 1)
@@ -74,12 +76,12 @@ def chunk_weights(p: Tensor, start: Tensor, frame: Frame, sequences: Tensor | No
     return ChunkWeights(inside, before[..., None], after[..., None], carry[..., None, None])
 
 
-def chunk_links(p: Tensor, start: Tensor, frame: Frame, sequences: Tensor | None, dtype: torch.dtype) -> Tensor:
+def chunk_links(p: Tensor, start: Tensor, pairs: PairWeights, sequences: Tensor | None, dtype: torch.dtype) -> Tensor:
     """The weight of the initial state, and of what each chunk adds, before each chunk: (batch, heads, N, 1 + N)."""
     end = torch.cat(
         [start.expand(p.shape[0], 1), p[..., -1]], 1
     )  # where the initial state and every chunk's state stand
-    links = frame.fade((end[:, :-1, None] - end[:, None, :]).clamp(min=0), dtype).tril()
+    links = pairs.decay_over((end[:, :-1, None] - end[:, None, :]).clamp(min=0), dtype).tril()
     if sequences is not None:
         last = torch.cat([sequences[:, :1, 0], sequences[..., -1]], 1)
         links = links * (last[:, :-1, None] == last[:, None, :])[:, None]

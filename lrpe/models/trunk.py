@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.utils.generic import can_return_tuple
 
 from lrpe.attention.softmax_attention import SoftmaxAttention
-from lrpe.attention.tokens import Tokens, place, read_tokens
+from lrpe.attention.tokens import Tokens, positions_of, read_tokens
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
@@ -152,7 +152,7 @@ class LrpeModel(LrpePreTrainedModel):
         axes = self.config.position_axes
         causal = bool(self.config.causal) and pixel_values is None  # patches may stand in any order
         tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], decays, causal)
-        x = x if self.absolute is None else self.absolute(x, place(tokens, x))
+        x = x if self.absolute is None else self.absolute(x, positions_of(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
         x, seen = self.run(self.dropout(x), tokens, states, cache)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states

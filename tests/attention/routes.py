@@ -10,7 +10,7 @@ from lrpe import LinearAttention
 from lrpe.attention import Normalizer
 from lrpe.attention.quadratic import weights
 from lrpe.attention.summation import Summation
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 
 
 class Result(NamedTuple):
@@ -139,7 +139,7 @@ class SizeOfScores(Summation):
     def __init__(self, inner: Summation):
         self.inner, self.causal, self.sizes = inner, inner.causal, []
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, frame: Frame, total: bool = False, start=None):
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor, frame: PairWeights, total: bool = False, start=None):
         group = q.shape[1] // k.shape[1]
         w = weights(frame, q, k, self.causal)
         w = w if w.shape[1] == 1 else w.repeat_interleave(group, 1)

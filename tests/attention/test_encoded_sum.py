@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 import lrpe.attention.linear_sum
 from lrpe import Encoding, Householder, Orthogonal, encoding, linear_attention
-from lrpe.attention.encoded_sum import EncodedSum, encoded_sum, sums_at_once
+from lrpe.attention.encoded_sum import EncodedSum, can_fuse, encoded_sum
 from lrpe.positions import sequence
 from tests.encodings.compositions import features
 
@@ -53,7 +53,7 @@ def both_ways(monkeypatch, taken, run, leaves):
     found = []
     for at_once in (True, False):
         if not at_once:
-            monkeypatch.setattr(lrpe.attention.linear_sum, "sums_at_once", lambda *_: False)
+            monkeypatch.setattr(lrpe.attention.linear_sum, "can_fuse", lambda *_: False)
         before, y = len(taken), run()
         assert len(taken) == before + at_once
         found.append((y, *torch.autograd.grad(y.square().sum(), leaves)))
@@ -155,4 +155,4 @@ def test_so_do_decay_borders_causality_half_precision_and_transforms(taken):
     torch.func.grad(lambda q: linear_attention(q, k, v, encode, **BOTH_WAYS)[0].sum())(q)
     assert not taken
     table = encode.table(sequence(7)[None])
-    assert sums_at_once(encode, (table, table), q, k, v)
+    assert can_fuse(encode, (table, table), q, k, v)

@@ -7,16 +7,16 @@ from torch.testing import assert_close
 
 from lrpe import Bidirectional, Causal, DecodingState, LrpeError, Quadratic
 from lrpe.attention.summation import Start
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from tests.attention.choices import WIDTH, Choice
 from tests.encodings.compositions import features
 
 DECAY = torch.tensor([0.5, 0.9], dtype=torch.float64)
 FRAMES = {
-    "plain": Frame(),
-    "decay": Frame(DECAY),
-    "gaps": Frame(DECAY, torch.tensor([[0, 1, 5, 6, 6]])),
-    "packed": Frame(DECAY, torch.tensor([[0, 1, 0, 1, 2]]), torch.tensor([[0, 0, 1, 1, 1]])),
+    "plain": PairWeights(),
+    "decay": PairWeights(DECAY),
+    "gaps": PairWeights(DECAY, torch.tensor([[0, 1, 5, 6, 6]])),
+    "packed": PairWeights(DECAY, torch.tensor([[0, 1, 0, 1, 2]]), torch.tensor([[0, 0, 1, 1, 1]])),
 }
 
 
@@ -66,7 +66,7 @@ def test_a_third_derivative_is_refused_in_words():
     def derivative(y):
         return torch.autograd.grad(y.square().sum(), q, create_graph=True)[0]
 
-    second = derivative(derivative(Causal(2)(q, k, v, Frame()).out))
+    second = derivative(derivative(Causal(2)(q, k, v, PairWeights()).out))
     assert second.isfinite().all()
     with pytest.raises(LrpeError, match="first and second derivatives; a third"):
         derivative(second)

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from lrpe import Quadratic
 from lrpe.attention.summation import Start
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from tests.attention.choices import CHOICES, DECAYS, ENCODINGS, HEADS, KEY_HEADS, WIDTH, Choice
 from tests.encodings.compositions import features, seeds
 
@@ -63,7 +63,7 @@ def recurrence(k, v, frame, S, z, gap):
 def test_the_specification_is_the_formula_written_out(n, decay, gaps, packed, causal, seed):
     q, k, v = features(2, 4, n, 3, seed=seed), features(2, 2, n, 3, seed=seed + 1), features(2, 2, n, 2, seed=seed + 2)
     steps = torch.randint(1, 4, (2, n), generator=torch.Generator().manual_seed(seed % 2**31))
-    frame = Frame(
+    frame = PairWeights(
         None if decay is None else torch.tensor(decay, dtype=torch.float64),
         steps.cumsum(-1) - 3 if gaps else None,
         (torch.arange(n) >= n // 2).long()[None] if packed else None,
@@ -82,9 +82,9 @@ def test_an_initial_state_is_a_key_sum_that_stands_before_the_first_token(decay,
     """A state of one key is that key, ``gap`` before the rest."""
     q, k, v = features(1, 4, 5, 3), features(1, 2, 5, 3, seed=1), features(1, 2, 5, 2, seed=2)
     decay = None if decay is None else torch.tensor(decay, dtype=torch.float64)
-    whole = Quadratic()(q, k, v, Frame(decay, torch.tensor([[0, *range(gap, gap + 4)]])), total=True)
+    whole = Quadratic()(q, k, v, PairWeights(decay, torch.tensor([[0, *range(gap, gap + 4)]])), total=True)
     start = Start(k[:, :, 0, :, None] * v[:, :, 0, None], k[:, :, 0], torch.tensor([gap]))
-    after = Quadratic()(q[:, :, 1:], k[:, :, 1:], v[:, :, 1:], Frame(decay), total=True, start=start)
+    after = Quadratic()(q[:, :, 1:], k[:, :, 1:], v[:, :, 1:], PairWeights(decay), total=True, start=start)
     expected = (whole.out[:, :, 1:], whole.total[:, :, 1:], whole.S, whole.z)
     assert_close(tuple(after), expected, rtol=1e-12, atol=1e-12)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from lrpe.attention.bidirectional import bidirectional_sum
 from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.quadratic import quadratic_sum
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from lrpe.lab.benchmarks import block
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
 from lrpe.lab.benchmarks.decoding_step import check_steps, measure_steps
@@ -139,11 +139,11 @@ def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[L
 
 
 def our_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return causal_sum(q, k, v, Frame())[0]
+    return causal_sum(q, k, v, PairWeights())[0]
 
 
 def our_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return bidirectional_sum(q, k, v, Frame())[0]
+    return bidirectional_sum(q, k, v, PairWeights())[0]
 
 
 def measure_sum(
@@ -185,7 +185,7 @@ def check_sums(sizes: Sizes, peers: list[SumPeer]) -> Iterator[Agreement]:
 
 
 def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    return quadratic_sum(q, k, v, Frame(), causal)[0]
+    return quadratic_sum(q, k, v, PairWeights(), causal)[0]
 
 
 def on_stack(compute: Any, *rest: Any):

@@ -12,7 +12,7 @@ from lrpe.attention.quadratic import quadratic_sum
 from lrpe.attention.recurrent import step_sum
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Causal
-from lrpe.attention.weights import Frame
+from lrpe.attention.weights import PairWeights
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
 from lrpe.lab.benchmarks.lines import Line, compare
@@ -35,7 +35,7 @@ def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) ->
             return softmax_everywhere(q, keys, values)
 
         def step():
-            return step_sum(q, k, v, Frame(), S)
+            return step_sum(q, k, v, PairWeights(), S)
 
         def whole(state: DecodingState = state):
             return linear_attention(q, k, v, encode, phi, normalizer, summation, decay=None, state=state)
@@ -55,11 +55,11 @@ def check_steps(heads: int, dim: int) -> Iterator[Agreement]:
 def last_by_step(x: Tensor) -> Tensor:
     q, k, v = x.unbind(0)
     S = k[:, :, :-1].mT @ v[:, :, :-1]
-    return step_sum(q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], Frame(), S)[0]
+    return step_sum(q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], PairWeights(), S)[0]
 
 
 def last_by_matrix(x: Tensor) -> Tensor:
-    return quadratic_sum(*x.unbind(0), Frame(), causal=True)[0][:, :, -1:]
+    return quadratic_sum(*x.unbind(0), PairWeights(), causal=True)[0][:, :, -1:]
 
 
 def last_by_softmax(x: Tensor) -> Tensor:
