@@ -1,4 +1,4 @@
-"""Absolute positions, added to the token embeddings: the baseline's, and what the authors left on in every arm."""
+"""Absolute positions, which are added to token embeddings: in the baseline, and in all of the authors' runs."""
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """p_s is a learned vector for each position 0, ..., length - 1, and for no other."""
+    """p_s is a learned vector for each position 0, ..., length - 1."""
 
     def __init__(self, length: int, width: int):
         super().__init__()

@@ -7,9 +7,9 @@ from lrpe.autograd import Differentiable
 
 
 class HasAdjoint:
-    """Something with a ``transform(x, table)`` that is linear in x, and with its transpose, if the class brings one.
+    """Has a ``transform(x, table)`` that is linear in x, and its transpose ``adjoint_`` if the class defines one.
 
-    A class that defines ``transform`` anew has an adjoint only if it defines ``adjoint_`` anew as well.
+    A subclass that overrides ``transform`` has an adjoint only if it overrides ``adjoint_`` too.
     """
 
     has_adjoint: bool = False
@@ -20,12 +20,15 @@ class HasAdjoint:
             cls.has_adjoint = "adjoint_" in vars(cls)
 
     def adjoint_(self, y: Tensor, table: tuple[Tensor, ...]) -> Tensor:
-        """Mᵀ y, in the memory of y if that saves time: nobody else will read y."""
+        """Return Mᵀ y, and may overwrite y to save memory: the caller must not read y again."""
         raise NotImplementedError
 
 
 class Gather(Differentiable):
-    """y[index] along the last axis for an index that is a permutation, so that its gradient is a gather too."""
+    """Gather y[index] along the last axis by a permutation; its gradient is the gather by the inverse.
+
+    Autograd's own gradient would be a scatter, which is slower and not deterministic on GPUs.
+    """
 
     generate_vmap_rule = True
 
@@ -44,6 +47,6 @@ class Gather(Differentiable):
 
 
 def inverse(index: Tensor) -> Tensor:
-    """π⁻¹ for every permutation π along the last axis."""
+    """Return π⁻¹ for every permutation π along the last axis."""
     places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
     return torch.empty_like(index).scatter(-1, index, places)

@@ -1,4 +1,4 @@
-"""How positions, and tables made of them, lie against the batch, the heads and the rows of x."""
+"""Align positions, and tables computed from them, with the batch, head and row axes of x."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -25,7 +25,7 @@ def rows_last(x: Tensor, layout: Layout) -> Tensor:
 
 
 def _swapped_axes_hint(x: Tensor, axis: int, size: int) -> str:
-    """The way out for an x whose rows or heads are as many as they should be, but at the other's axis."""
+    """Return a hint for the error if x has its rows and heads swapped, else an empty string."""
     swapped = x.ndim >= 3 and x.shape[axis] == size
     return " If x is (batch, n, heads, head_dim), pass layout='bnhd'." if swapped else ""
 
@@ -40,14 +40,14 @@ def tensors_of(table: Table) -> Iterator[Tensor]:
 
 
 def _map_table(change: Callable[[Tensor], Tensor], table: Table) -> Table:
-    """Return the table with every tensor changed, and the tables inside it kept apart."""
+    """Apply ``change`` to every tensor of a table, keeping its nesting."""
     return tuple(_map_table(change, entry) if isinstance(entry, tuple) else change(entry) for entry in table)
 
 
 def check_axes(table: Table, positions: Tensor, heads: int | None, maker: str) -> Table:
-    """Return the table if each of its tensors has the four axes by which ``per_head`` lays it against x.
+    """Return the table if each of its tensors has the four axes that ``per_head`` aligns with x.
 
-    Without this check a tensor without its head axis would broadcast against the wrong axis of x, and give numbers.
+    Without this check a tensor that lacks its head axis would broadcast against the wrong axis of x, silently.
     """
     if not isinstance(table, tuple):
         raise LrpeError(f"{maker}.table(positions) returns a tuple of tensors; got {type(table).__name__}.")
@@ -64,7 +64,7 @@ def check_axes(table: Table, positions: Tensor, heads: int | None, maker: str) -
 
 
 def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
-    """The positions of x's rows with a batch axis; 0, 1, ... if none are given."""
+    """Return the positions of x's rows with a batch axis; 0, 1, ... if None."""
     n = x.shape[-2]
     if positions is None:
         if axes != 1:
@@ -86,10 +86,10 @@ def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
 
 
 def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Table, heads: int | None) -> Tensor:
-    """``transform(x, table)`` with the table laid against x's batch and head axes; x is (..., n, d).
+    """Return ``transform(x, table)`` with the table aligned with x's batch and head axes; x is (..., n, d).
 
-    Rows of positions belong to x's first axis. With ``heads`` given, x's axis -3 counts heads, or groups of
-    queries a head (grouped queries: query head h uses key head h // group).
+    The batch axis of positions is x's first axis. With ``heads`` given, x's axis -3 has that many heads, or a multiple
+    of it for grouped queries, where query head h uses key head h // group.
     """
     if heads is None:
         return transform(x, _map_table(lambda t: align(t, x, "batch"), table))
@@ -105,7 +105,10 @@ def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Tab
 
 
 def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
-    """(batch or 1, heads or 1, n, w) -> a shape that broadcasts against x; ``lone_axis`` names x's if it has one."""
+    """Reshape (batch or 1, heads or 1, n, w) to broadcast against x.
+
+    ``lone_axis`` says what the first axis of a three-dimensional x is, "batch" or "heads".
+    """
     if t.shape[-2] != x.shape[-2]:
         raise LrpeError(
             f"The table holds {t.shape[-2]} positions; x {tuple(x.shape)} has {x.shape[-2]}."

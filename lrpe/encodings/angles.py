@@ -1,4 +1,4 @@
-"""α, the angles by which one step in position turns the features."""
+"""α, the angles by which one step in position rotates the features, and their scaling for longer contexts."""
 
 import math
 from abc import ABC, abstractmethod
@@ -39,7 +39,7 @@ def _quarter_turn(length: int) -> float:
 
 @dataclass(frozen=True)
 class Scaling(ABC):
-    """Ratios by which the angles α_0, ..., α_{count-1} of a geometric series shrink, and what multiplies the scores."""
+    """Ratios that scale the angles α_0, ..., α_{count-1} of a geometric series, and a scale of the scores."""
 
     factor: float
 
@@ -64,7 +64,7 @@ class Interpolation(Scaling):
 
 @dataclass(frozen=True)
 class NTKAware(Scaling):
-    """NTK-aware scaling: a larger base, such that the first α stays and the last is divided by the factor."""
+    """NTK-aware scaling: a larger base, which keeps the first α and divides the last by the factor."""
 
     def ratios(self, count: int, dim: int, base: float) -> Tensor:
         return self.factor ** (-torch.arange(count, dtype=torch.float64, device="cpu") / max(count - 1, 1))
@@ -72,7 +72,7 @@ class NTKAware(Scaling):
 
 @dataclass(frozen=True)
 class YaRN(Scaling):
-    """YaRN (Peng et al., 2023): angles that turn often within the trained length stay, slow ones are interpolated.
+    """YaRN (Peng et al., 2023): fast angles, which turn often within the trained length, stay; slow ones interpolate.
 
     Its temperature is a scale of the scores, not of the rotation, so Λ stays unitary:
     ``score_scale`` is (0.1 ln f + 1)².
@@ -92,7 +92,7 @@ class YaRN(Scaling):
         return (0.1 * math.log(max(self.factor, 1.0)) + 1) ** 2
 
     def ratios(self, count: int, dim: int, base: float) -> Tensor:
-        def turning(turns: float) -> float:  # the k whose α_k = base^(-2k/dim) makes so many turns within the length
+        def turning(turns: float) -> float:  # the k whose α_k = base^(-2k/dim) makes this number of turns
             return dim * math.log(self.length / (turns * 2 * math.pi)) / (2 * math.log(base))
 
         low, high = max(math.floor(turning(self.fast)), 0), min(math.ceil(turning(self.slow)), dim - 1)
@@ -106,9 +106,16 @@ SCALINGS: dict[str, type[Scaling]] = {"interpolation": Interpolation, "ntk": NTK
 class Angles(Precise):
     """s ↦ s·α in float64, for α of shape (count,), shared by all heads, or (heads, count).
 
-    A fixed α is a buffer in float64 whatever the model is cast to: rounded to float32, it would be off its formula by
-    0.01 at position 10⁶. A learned one is a parameter of the default dtype, at least float32. Both are loaded as the
-    file has them: an encoding saved when α was float32 still turns by that α.
+    A fixed α is a buffer that stays float64 when the model is cast: rounded to float32, s·α would be wrong by 0.01 at
+    position 10⁶. A learned α is a parameter of the default dtype, at least float32. Loading keeps the values of the
+    file, so an encoding saved with α in float32 still uses that α.
+
+    Args:
+        alpha: the angles.
+        learned: whether α is a parameter.
+        scaling: how α is scaled for longer contexts.
+        dim: the width in the exponent of geometric angles, which scaling needs; 2·count if None.
+        base: the base of geometric angles, which scaling needs.
     """
 
     def __init__(
@@ -150,14 +157,14 @@ class Angles(Precise):
         return 1.0 if self.scaling is None else self.scaling.score_scale
 
     def scaled(self) -> Tensor:
-        """α in float64, shrunk for longer texts if the encoding is scaled; (1 or heads, 1, count)."""
+        """Return α in float64, scaled if a scaling is set; (1 or heads, 1, count)."""
         alpha = in_float64(self.alpha)
         if self.scaling is not None:
             alpha = alpha * self.scaling.ratios(self.count, self.dim, self.base).to(alpha.device)
         return alpha.reshape(self.heads or 1, 1, self.count)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """(batch, n) -> (batch, 1 or heads, n, count), in float64."""
+        """Return s·α in float64; (batch, n) -> (batch, 1 or heads, n, count)."""
         alpha = self.scaled()
         return positions.to(alpha.device).unsqueeze(1).unsqueeze(-1) * alpha
 

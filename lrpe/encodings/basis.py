@@ -9,11 +9,11 @@ from lrpe.encodings.adjoint import Gather, HasAdjoint, inverse
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, without_autocast
 
-Table = tuple[Tensor, ...]  # what can be computed before the features are seen; made once, it serves q and k
+Table = tuple[Tensor, ...]  # what does not depend on the features; computed once and used for q and k
 
 
 class Basis(HasAdjoint, Precise):
-    """P with Pᴴ P = I. A complex basis carries a complex vector as the real one (re ‖ im), twice as wide."""
+    """P with Pᴴ P = I. A complex basis represents a complex vector as the real vector (re ‖ im), twice as wide."""
 
     is_complex: bool = False
 
@@ -24,11 +24,11 @@ class Basis(HasAdjoint, Precise):
 
     @abstractmethod
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
-        """What P computes from its parameters alone."""
+        """Return what P computes from its parameters alone."""
 
     @abstractmethod
     def transform(self, x: Tensor, table: Table) -> Tensor:
-        """P x for x of the table's dtype: (..., dim) -> (..., dim), or (..., 2·dim) for a complex basis."""
+        """Return P x for x of the table's dtype: (..., dim) -> (..., dim), or (..., 2·dim) for a complex basis."""
 
     def forward(self, x: Tensor) -> Tensor:
         dtype = compute_dtype(x.dtype)
@@ -37,7 +37,7 @@ class Basis(HasAdjoint, Precise):
 
     @torch.no_grad()
     def dense(self) -> Tensor:
-        """P as a complex128 matrix, for the verifier."""
+        """Return P as a complex128 matrix, for the verifier."""
         with torch.device("cpu"):
             columns = torch.eye(self.dim, dtype=torch.float64)
             encoded = self.transform(columns, tuple(t.to("cpu") for t in self.table(torch.float64))).mT
@@ -65,7 +65,7 @@ class OddEven(Basis):
     """The interleaving y[2k] = x[k], y[2k+1] = x[⌈w/2⌉ + k] of the first w features: the paper's "Permutation" P.
 
     Rotating neighbours after it gives the scores of Llama's layout, which rotates x[k] with x[w/2 + k]; w = d unless
-    ``width`` says otherwise, as it does for GPT-NeoX's, which rotates the first features alone.
+    ``width`` is given, as for GPT-NeoX, which rotates only the first features.
     """
 
     def __init__(self, dim: int, width: int | None = None):

@@ -1,4 +1,4 @@
-"""EncodingConfig: an encoding in words and numbers, JSON in and out."""
+"""EncodingConfig, an encoding as plain data, and the registries of bases, angles and position matrices."""
 
 import json
 from collections.abc import Callable
@@ -26,30 +26,30 @@ from lrpe.precision import next_seed
 
 @dataclass(frozen=True)
 class EncodingConfig:
-    """An encoding in words and numbers. ``build()`` makes it; ``to_dict()`` and ``from_dict()`` are JSON's side.
+    """An encoding as plain data: ``build()`` makes it, ``to_dict()`` and ``from_dict()`` convert it to and from JSON.
 
-    A field that the chosen P and Λ have no use for (angles of a permutation, say) is kept and not read.
+    A field that the chosen P and Λ do not use, such as the angles of a permutation, is kept and ignored.
 
     Attributes:
         head_dim: d, the width of a query or key in one head.
         basis: P, by name: identity, householder, odd-even, fourier, cosine, learned.
         matrix: Λ, by name: unitary (Type 1), orthogonal (Type 2), permutation (Type 3); or stochastic, which is SPE.
         heads: the number of (key) heads if each has its own α or permutation; None if they share one.
-        axes: integers in a position (2 for images); each axis turns its own share of the dimensions.
-        seed: of the Householder vectors, the permutation, the learned basis and SPE's noise. None draws them anew from
-            torch's global generator with every ``build()``, so that every layer has its own.
+        axes: integers per position (2 for images); each axis acts on its own share of the dimensions.
+        seed: the seed of Householder vectors, permutations, the learned basis and SPE's noise. With None each
+            ``build()`` draws from torch's global generator, so that every layer has its own.
         reflections: Householder reflections in P.
         learned_basis: whether the Householder vectors are learned.
         angles: α, by name: geometric, linear, harmonic, constant (the last three need ``length``).
-        base: of geometric angles.
+        base: the base of geometric angles.
         length: the longest position, for the angles that depend on it.
         learned_angles: whether α is learned.
-        rotated: dimensions that Type 2 turns; all if None.
+        rotated: dimensions that Type 2 rotates; all if None.
         alternating: dimensions that Type 2 multiplies by (-1)^s.
-        scaling: how α shrinks for longer texts: Interpolation, NTKAware or YaRN, or {"kind": "yarn", "factor": 4, ...}.
-        acts: before or after the feature map φ.
-        decay: r_h a head, if scores decay as r_h^|t-s|.
-        sines: K of SPE.
+        scaling: scales α for longer contexts: Interpolation, NTKAware or YaRN, or {"kind": "yarn", "factor": 4, ...}.
+        acts: whether it is applied before or after the feature map φ.
+        decay: one r_h per head if scores decay as r_h^|t-s|, else None.
+        sines: K of SPE, the number of sines.
         realizations: R of SPE, which is its feature width.
     """
 
@@ -107,7 +107,7 @@ class EncodingConfig:
         )
 
     def share(self, dims: int, axis: int) -> int:
-        """An axis's share of so many dimensions; the first axes take what is left over."""
+        """Return an axis's share of ``dims`` dimensions; the first axes take the remainder."""
         return dims // self.axes + (axis < dims % self.axes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ _LEAST = {"head_dim": 1, "heads": 1, "reflections": 0, "alternating": 0, "sines"
 
 
 def _check_types(config: EncodingConfig) -> None:
-    """Each field has the type that it declares; JSON and command lines can bring others."""
+    """Check the type of every field, because JSON and command lines can give others."""
     for kind, names in _TYPES.items():
         for name in names:
             value = getattr(config, name)
@@ -165,7 +165,7 @@ def _check_types(config: EncodingConfig) -> None:
 
 
 def _check_sizes(config: EncodingConfig) -> None:
-    """Sizes are at least what an encoding needs, and no larger than any memory."""
+    """Check that sizes are at least what an encoding needs, and below 2^20."""
     for name, least in _LEAST.items():
         value = getattr(config, name)
         fits = least <= value < 2**20 if isinstance(value, int) else name == "heads"  # which may be None
@@ -176,7 +176,7 @@ def _check_sizes(config: EncodingConfig) -> None:
 
 
 def _check_scaling(config: EncodingConfig) -> None:
-    """NTK-aware and YaRN scaling read the angles as a falling geometric series; interpolation takes any."""
+    """Check that NTK-aware and YaRN scaling have geometric angles; interpolation takes any."""
     scaling = _read_scaling(config.scaling)
     require(
         scaling is None or isinstance(scaling, Interpolation) or config.angles == "geometric",
@@ -220,7 +220,7 @@ def _build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
 
 
 def _write_scaling(scaling: Any) -> dict[str, Any]:
-    """A scaling, or the dictionary that stands for one, as that dictionary."""
+    """Return a scaling, or its dictionary, as a dictionary."""
     for kind, make in SCALINGS.items():
         if isinstance(scaling, make):
             return {"kind": kind} | asdict(scaling)
@@ -253,7 +253,7 @@ def _build_unitary(config: EncodingConfig, axis: int) -> Unitary:
 
 
 def _build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
-    """Each axis has its share of the pairs, of the dimensions that stay, and of those that alternate."""
+    """Give each axis its share of the rotated pairs, of the fixed and of the alternating dimensions."""
     free = config.head_dim - config.alternating
     rotated = free - free % 2 if config.rotated is None else config.rotated
     require(

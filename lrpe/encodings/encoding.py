@@ -15,11 +15,14 @@ from lrpe.precision import Precise, compute_dtype, keep_exact, without_autocast
 
 
 class PositionalEncoding(Precise):
-    """What attention needs to know of an encoding of queries and keys, whether or not it is in the family.
+    """What attention needs to know about an encoding of queries and keys, inside or outside the family.
 
-    ``acts`` says whether it comes before or after the feature map φ; ``relative``, whether its scores depend on t-s
-    exactly; ``one_for_both``, whether queries and keys are encoded alike; ``decay``, the factor a head loses per step,
-    or None; ``score_scale`` multiplies every score.
+    Attributes:
+        acts: whether it is applied before or after the feature map φ.
+        relative: whether its scores depend on t-s exactly.
+        one_for_both: whether queries and keys are encoded alike.
+        decay: the factor per head and step by which scores decay, or None.
+        score_scale: the factor of every score.
     """
 
     head_dim: int
@@ -34,19 +37,19 @@ class PositionalEncoding(Precise):
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
-        """All that can be computed before the features are seen; made once, it serves queries and keys."""
+        """Return what does not depend on the features; compute it once for queries and keys."""
 
     def tables(self, positions: Tensor, key_positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
-        """A table for queries and one for keys that stand elsewhere: cross-attention."""
+        """Return a table for queries and one for keys at other positions, as in cross-attention."""
         return self.table(positions, dtype), self.table(key_positions, dtype)
 
     @abstractmethod
     def query(self, q: Tensor, table: Any, layout: Layout = "bhnd") -> Tensor:
-        """(..., n, head_dim) -> (..., n, feature_dim); with layout "bnhd" the heads come after the rows in both."""
+        """Encode queries: (..., n, head_dim) -> (..., n, feature_dim); with layout "bnhd" heads come after rows."""
 
     @abstractmethod
     def key(self, k: Tensor, table: Any, layout: Layout = "bhnd") -> Tensor:
-        """The same for keys."""
+        """Encode keys, as ``query`` does queries."""
 
 
 class EncodingTable(NamedTuple):
@@ -57,8 +60,8 @@ class EncodingTable(NamedTuple):
 class Encoding(PositionalEncoding):
     """(M_s q)ᴴ (M_t k) = qᴴ W_{t-s} k, with M_s = Λ^(s) P and W_s = Pᴴ Λ^(s) P.
 
-    Any basis goes with any position matrix. If either is complex the features are (re ‖ im), of width 2d, and their
-    real inner product is the real part of the score.
+    Any basis can be combined with any position matrix. If either is complex the features are (re ‖ im), of width 2d,
+    and their real inner product is the real part of the score.
 
     >>> from lrpe import Householder, Orthogonal
     >>> encode = Encoding(Householder(64), Orthogonal(64))
@@ -84,10 +87,10 @@ class Encoding(PositionalEncoding):
         require(acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={acts!r}.")
         if decay is not None:
             inside = decay.ndim == 1 and bool(((decay > 0) & (decay <= 1)).all())
-            require(inside, f"A decay has one r with 0 < r ≤ 1 a head, in shape (heads,); got {decay.tolist()}.")
+            require(inside, f"A decay has one r with 0 < r ≤ 1 per head, in shape (heads,); got {decay.tolist()}.")
             require(
                 matrix.heads in (None, len(decay)),
-                f"A decay has one r a head; got {len(decay)} for {matrix.heads} heads.",
+                f"A decay has one r per head; got {len(decay)} for {matrix.heads} heads.",
             )
         self.basis, self.matrix = basis, matrix
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
@@ -115,10 +118,10 @@ class Encoding(PositionalEncoding):
 
         Args:
             x: rows of queries or keys, such as (n, d), (batch, n, d) or (batch, heads, n, d). An x of shape (batch, n,
-                heads, d), as flash-attn has it, needs ``layout="bnhd"``: without positions nothing tells its rows from
+                heads, d), as in flash-attn, needs ``layout="bnhd"``: without positions nothing tells its rows from
                 its heads.
             positions: integers of shape (n,), or (batch, n) for the first axis of x; 0, 1, ... if not given.
-            table: what ``table(positions)`` made, in place of positions.
+            table: the result of ``table(positions)``, instead of positions.
             layout: "bhnd", or "bnhd" if the heads of x come after its rows; the result has the layout of x.
         """
         check_features(x, self.head_dim)
@@ -140,18 +143,19 @@ class Encoding(PositionalEncoding):
         return self(k, table=table, layout=layout)
 
     def has_adjoint(self, table: EncodingTable) -> bool:
-        """Whether M_sᵀ is all there is to the gradient: P and Λ bring theirs, and nothing is learned."""
+        """Return whether M_sᵀ is the whole gradient: P and Λ have adjoints, and nothing in them is learned."""
         learned = any(t.requires_grad for t in tensors_of(table))
         return self.basis.has_adjoint and self.matrix.has_adjoint and not learned
 
     def transform(self, x: Tensor, table: EncodingTable) -> Tensor:
-        """M_s x of an M that ``has_adjoint``, for x of the table's dtype, in new memory; without a gradient."""
+        """Return M_s x in new memory, without a gradient, for x of the table's dtype; M must have an adjoint."""
         y = self.basis.transform(x, table.basis)
+        # y is x if P = I; the caller still needs x, so Λ must not overwrite it
         turn = self.matrix.transform if y is x else self.matrix.transform_
         return per_head(turn, y, table.matrix, self.heads)
 
     def adjoint_(self, y: Tensor, table: EncodingTable) -> Tensor:
-        """M_sᵀ y, in the memory of y if that saves time."""
+        """Return M_sᵀ y, and may overwrite y."""
         return self.basis.adjoint_(per_head(self.matrix.adjoint_, y, table.matrix, self.heads), table.basis)
 
     def extra_repr(self) -> str:
@@ -162,7 +166,7 @@ class Encoding(PositionalEncoding):
         return ", ".join(shown)
 
     def turn(self, y: Tensor, table: Table) -> Tensor:
-        """Λ^(s) y; a real Λ turns the real and the imaginary part of a complex y alike."""
+        """Return Λ^(s) y; a real Λ acts on the real and the imaginary part of a complex y separately."""
         if self.basis.is_complex and not self.matrix.is_complex:
             return torch.cat([self.matrix.transform(part, table) for part in y.chunk(2, -1)], -1)
         return self.matrix.transform(y, table)

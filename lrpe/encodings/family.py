@@ -1,4 +1,4 @@
-"""Names ↔ encodings: the paper's, what its family contains, and the baselines outside it."""
+"""Encodings by name: the paper's types, other members of the family, and baselines outside it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ _PERMUTEFORMER_SEED = 0xDEADBEEFDEADBEEF
 
 
 def _rotate_half(given: _Fields) -> _Fields:
-    """The listing's: half of the dimensions turn, one more if that half is odd; the rest stay."""
+    """Rotate half of the dimensions, rounded up to an even number, as in the paper's listing."""
     half = given["head_dim"] // 2
     return {"matrix": "orthogonal", "rotated": half + half % 2}
 
 
 def _permuteformer_as_published(given: _Fields) -> _Fields:
-    """A permutation a head from its own seed, before φ, and r_h = sigmoid(3h/H + 2) a step."""
+    """One permutation per head from PermuteFormer's own seed, before φ, and r_h = sigmoid(3h/H + 2) per step."""
     heads = given.get("heads")
     if heads is None:
         raise LrpeError("PermuteFormer has a permutation and a decay of its own in each head; pass heads=.")
@@ -43,7 +43,7 @@ FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
     }
 )
 
-# Each head of a baseline has its own, so they are told how many heads there are.
+# The parameters of a baseline differ between heads, so its configuration needs the number of heads.
 BASELINES: Registry[Callable[[_Fields], _Fields]] = Registry(
     {
         "per": _permuteformer_as_published,
@@ -53,7 +53,7 @@ BASELINES: Registry[Callable[[_Fields], _Fields]] = Registry(
 
 
 def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
-    """The configuration behind a name, with some fields changed.
+    """Return the configuration of a named encoding, with some fields changed.
 
     A name is one of the paper's (type1, type2, type3), a member of the family (rope, rope-half, permuteformer,
     cosformer, mixed, none), a baseline (per, spe), or any P × Λ written as ``"basis*matrix"``, such as
@@ -72,10 +72,10 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
 
 
 def configure_for_heads(name: str, head_dim: int, key_heads: int, **changes: Any) -> EncodingConfig:
-    """The configuration behind a name in an attention of so many key heads, which a baseline has to know."""
+    """Return the configuration of a named encoding; ``key_heads`` is passed on to baselines, which need it."""
     return configure(name, head_dim, **({"heads": key_heads} if name in BASELINES else {}) | changes)
 
 
 def encoding(name: str, head_dim: int, **changes: Any) -> PositionalEncoding:
-    """The encoding of that name, such as ``encoding("type2", head_dim=64)``; see ``configure`` for the names."""
+    """Return a named encoding, such as ``encoding("type2", head_dim=64)``; see ``configure`` for the names."""
     return configure(name, head_dim, **changes).build()

@@ -11,7 +11,7 @@ from lrpe.errors import require
 
 
 class Grid(PositionMatrix):
-    """Each axis turns its own share of the dimensions, so that (3, 5) and (5, 3) differ: a representation of ℤ^a."""
+    """A representation of ℤ^a: each axis acts on its own share of the dimensions, so (3, 5) and (5, 3) differ."""
 
     def __init__(self, *parts: PositionMatrix):
         require(len(parts) >= 2, f"A grid has 2 axes or more, one Λ each; got {len(parts)}.")
@@ -31,7 +31,7 @@ class Grid(PositionMatrix):
         return self.parts[0].score_scale
 
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
-        """Return the tables of the parts, each by itself: parts that alternate have more tensors than others."""
+        """Return one table per part: parts that alternate have more tensors than others."""
         along = zip(self.parts, positions.unbind(-1), strict=True)
         return tuple(part.checked_table(s, dtype) for part, s in along)
 

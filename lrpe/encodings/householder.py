@@ -12,11 +12,15 @@ from lrpe.precision import keep, normal
 class Householder(Basis):
     """P = H_1 H_2 ⋯ H_m with H_i = I - 2 v_i v_iᵀ / (v_iᵀ v_i): m reflections, so det P = (-1)^m.
 
-    The v_i are drawn from the seed, or from torch's global generator if there is none, so that every layer has its own;
-    they are learned if asked. No epsilon is added to the norm, so P is orthogonal for any v.
+    The product is I - 2 Vᵀ T V, where V has the rows v_i and T⁻¹ is the diagonal of V Vᵀ plus twice its strict upper
+    triangle. It is applied as a matrix-vector product and a rank-m update, never as a d × d matrix. No epsilon is added
+    to the norm, so P is orthogonal for any v.
 
-    Their product is I - 2 Vᵀ T V, where V has the rows v_i and T⁻¹ is the diagonal of V Vᵀ and twice what stands above
-    it: a matrix-vector product and a rank-m update, never a d × d matrix.
+    Args:
+        dim: d, the size of the vectors.
+        reflections: m.
+        seed: the seed of v; None draws from torch's global generator, so that every layer has its own.
+        learned: whether v is a parameter.
     """
 
     def __init__(self, dim: int, reflections: int = 1, seed: int | None = None, learned: bool = False):
@@ -53,7 +57,7 @@ class Householder(Basis):
 
 
 def _solve_lower(L: Tensor, V: Tensor) -> Tensor:
-    """U with L U = V for a lower triangular L; row by row for exporters, which have no solver."""
+    """Solve L U = V for a lower triangular L; row by row when exporting, because exporters have no solver."""
     if not torch.compiler.is_exporting():
         return torch.linalg.solve_triangular(L, V, upper=False)
     rows: list[Tensor] = []
@@ -89,5 +93,5 @@ class _LowRankUpdate(Differentiable):
 
 
 def rows(x: Tensor) -> Tensor:
-    """(..., d) -> (N, d)."""
+    """Flatten (..., d) to (N, d)."""
     return x.reshape(-1, x.shape[-1])

@@ -1,4 +1,4 @@
-"""P written out as a d × d matrix: Fourier, cosine, given, or learned."""
+"""P as an explicit d × d matrix: Fourier, cosine, given, or learned."""
 
 import math
 
@@ -11,7 +11,7 @@ from lrpe.precision import in_float64, keep, keep_exact, normal
 
 
 def nearest_unitary(given: Tensor, name: str) -> Tensor:
-    """The matrix in float64 on the CPU, unitary to the last digit; LrpeError if it is not nearly so already."""
+    """Return the nearest unitary matrix in float64 on the CPU; raise LrpeError if ``given`` is not nearly unitary."""
     if not isinstance(given, Tensor):
         raise LrpeError(f"{name} is a tensor; got {type(given).__name__}. torch.tensor(...) makes one.")
     square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
@@ -31,7 +31,7 @@ def nearest_unitary(given: Tensor, name: str) -> Tensor:
 
 
 def _polish(W: Tensor) -> Tensor:
-    """The unitary matrix nearest to one that nearly is (Newton and Schulz): each step squares the error."""
+    """Return the unitary matrix nearest to a nearly unitary W by Newton-Schulz steps; each squares the error."""
     eye = torch.eye(len(W), dtype=W.dtype, device=W.device)
     for _ in range(4):
         W = W @ (3 * eye - W.mH @ W) / 2
@@ -39,7 +39,7 @@ def _polish(W: Tensor) -> Tensor:
 
 
 class _MatrixBasis(Basis):
-    """P written out as a d × d matrix, real or complex; kept in float64 so that it is as unitary as float64 can be."""
+    """P as a real or complex d × d matrix, kept in float64 so that it is unitary to float64 precision."""
 
     def __init__(self, P: Tensor):
         super().__init__(len(P))
@@ -48,7 +48,7 @@ class _MatrixBasis(Basis):
         keep_exact(self, "P", self.carried(P))
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        """A file of few digits holds a matrix that is nearly unitary; the nearest that is unitary takes its place."""
+        """Replace a loaded matrix of lower precision, which is only nearly unitary, by the nearest unitary one."""
         loaded = state_dict.get(prefix + "P")
         if loaded is not None and loaded.dtype != torch.float64 and loaded.shape == self.P.shape:
             whole = torch.complex(*loaded.double().chunk(2)) if self.is_complex else loaded.double()
@@ -56,7 +56,7 @@ class _MatrixBasis(Basis):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def carried(self, P: Tensor) -> Tensor:
-        """A complex matrix as real numbers, re above im."""
+        """Return a complex matrix as a real one, re above im."""
         return torch.cat([P.real, P.imag]) if self.is_complex else P
 
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
@@ -87,7 +87,7 @@ class Cosine(_MatrixBasis):
 
 
 class Dense(_MatrixBasis):
-    """A unitary or orthogonal matrix that is given, or the one that is nearest to it in float64."""
+    """The unitary or orthogonal matrix nearest to the given one, in float64."""
 
     def __init__(self, P: Tensor | list[list[float]]):
         P = P if isinstance(P, Tensor) else torch.tensor(P, dtype=torch.float64, device="cpu")
@@ -95,9 +95,9 @@ class Dense(_MatrixBasis):
 
 
 class LearnedOrthogonal(Basis):
-    """P = exp(A - Aᵀ): any rotation of the space, learned. A is a plain parameter, so it saves and loads as one.
+    """P = exp(A - Aᵀ), any rotation of the space, with a learned A.
 
-    It starts from numbers drawn from the seed, or from torch's global generator if there is none.
+    A is initialised from the seed, or from torch's global generator if the seed is None.
     """
 
     def __init__(self, dim: int, seed: int | None = None):

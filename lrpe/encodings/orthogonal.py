@@ -1,4 +1,4 @@
-"""Proposition 3.4, Type 2: Λ^(s) turns pairs of features, and keeps or alternates the rest."""
+"""Proposition 3.4, Type 2: Λ^(s) rotates pairs of features and keeps or alternates the others."""
 
 import math
 
@@ -79,10 +79,10 @@ class Orthogonal(PositionMatrix):
 
 
 def _rotate(y: Tensor, turn: Tensor) -> Tensor:
-    """(y_0 + i y_1) e^{isα}, pair by pair; ``turn`` holds (cos, sin) interleaved as y is.
+    """Return (y_0 + i y_1) e^{isα} for each pair; ``turn`` holds (cos, sin), interleaved like y.
 
-    Eagerly it is one complex product, as fast as a copy. Compilers, transforms of torch.func, derivatives taken forward
-    and devices without complex numbers get the same product in real arithmetic.
+    In eager mode it is one complex product, as fast as a copy. Compilers, transforms of torch.func, forward-mode
+    derivatives and devices without complex numbers get the same product in real arithmetic.
     """
     plain = one_at_a_time(y, turn) and not differentiating_forward()
     return _Rotate.of(y, turn) if plain and y.device.type not in LACK_FLOAT64 else _rotate_in_reals(y, turn)
@@ -113,22 +113,22 @@ class _Rotate(Differentiable):
 
 
 def _rotate_back(y: Tensor, turn: Tensor) -> Tensor:
-    """(y_0 + i y_1) e^{-isα}: ``_rotate`` by the conjugate of ``turn``."""
+    """Return (y_0 + i y_1) e^{-isα}: ``_rotate`` by the conjugate of ``turn``."""
     if torch.is_grad_enabled() or not one_at_a_time(y, turn):  # a reading as complex would cut off the gradient
         return _rotate(y, _conjugate(turn))
     return _as_real(_read_as_complex(y) * _read_as_complex(turn).conj())
 
 
 def _conjugate(pairs: Tensor) -> Tensor:
-    """(re, -im) for interleaved (re, im)."""
+    """Return (re, -im) for interleaved (re, im)."""
     return (pairs.unflatten(-1, (-1, 2)) * pairs.new_tensor([1.0, -1.0])).flatten(-2)
 
 
 def _rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
-    """y cos + (-y_1, y_0) sin.
+    """Return y cos + (-y_1, y_0) sin.
 
-    Not each half by itself: inductor (torch 2.13) would keep the halves for the gradient with the strides of the length
-    at hand, and fail at the next length.
+    The halves are not computed separately: inductor (torch 2.13) would save them for the gradient with the strides of
+    the current length, and fail at the next length.
     """
     pairs, turns = (x.reshape(*x.shape[:-1], x.shape[-1] // 2, 2) for x in (y, turn))
     swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).reshape(y.shape)
@@ -144,18 +144,18 @@ def _rotate_(y: Tensor, turn: Tensor) -> Tensor:
 
 
 def _as_real(z: Tensor) -> Tensor:
-    """(..., p) complex numbers as (..., 2p) real ones, in the same memory."""
-    if z.numel() == 0:  # torch does not read these in one call, as their strides can be 0
+    """View (..., p) complex numbers as (..., 2p) real ones."""
+    if z.numel() == 0:  # view(dtype) refuses strides of 0, which empty tensors can have
         return torch.view_as_real(z).flatten(-2)
     return z.view(z.dtype.to_real())
 
 
 def _read_as_complex(x: Tensor) -> Tensor:
-    """(..., 2p) numbers as (..., p) complex ones; in the same memory, if that lies in whole pairs."""
+    """Return (..., 2p) real numbers as (..., p) complex ones, as a view if the memory layout allows it."""
     return _in_whole_pairs(x).view(x.dtype.to_complex())
 
 
 def _in_whole_pairs(x: Tensor) -> Tensor:
-    """x, or a copy if its memory does not lie in whole pairs (as with an odd d)."""
+    """Return x, or a copy if its strides or offset are not even (as with an odd d)."""
     whole = x.stride(-1) == 1 and math.gcd(x.storage_offset(), *x.stride()[:-1]) % 2 == 0
     return x if whole else x.clone(memory_format=torch.contiguous_format)

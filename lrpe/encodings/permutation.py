@@ -12,10 +12,10 @@ from lrpe.precision import generator_of
 class Permutation(PositionMatrix):
     """(Λ^(s) y)[j] = y[π^s(j)], for one π, or one per head, that is given or drawn.
 
-    It is drawn from the seed, or from torch's global generator if there is none, so that every layer has its own.
+    A drawn π comes from the seed, or from torch's global generator if the seed is None, so that every layer has one.
 
-    π^s moves every element s places along its own cycle: place + s, modulo the cycle's length. So any s will do,
-    negative ones too, and there is no table of powers and no longest position.
+    π^s moves every element s steps along its cycle, modulo the cycle's length. So s may be any integer, also negative,
+    and there is neither a table of powers nor a longest position.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Permutation(PositionMatrix):
         self.register_buffer("cycles", cycles.to(torch.get_default_device()))
 
     def power(self, positions: Tensor) -> Tensor:
-        """π^s for each position: (batch, n) -> (batch, 1 or heads, n, d)."""
+        """Return π^s for each position: (batch, n) -> (batch, 1 or heads, n, d)."""
         order, start, place, length = self.cycles[:, :, None].unbind(1)  # each (heads, 1, d)
         slot = start + (place + positions[:, None, :, None]) % length
         return order.expand(slot.shape).gather(-1, slot)
@@ -58,14 +58,14 @@ class Permutation(PositionMatrix):
 
 
 def _draw(dim: int, seed: int | None, heads: int | None) -> Tensor:
-    """One random permutation, or one after another for the heads, from one generator; on the CPU."""
+    """Return a random permutation, or one per head from the same generator, on the CPU."""
     generator = generator_of(seed)
     drawn = [torch.randperm(dim, generator=generator, device="cpu") for _ in range(heads or 1)]
     return torch.stack(drawn) if heads else drawn[0]
 
 
 def _walk_cycles(pi: list[int]) -> list[list[int]]:
-    """Four lists: the elements cycle by cycle; and for each element its cycle's start there, its place, its length."""
+    """Return the elements in order of their cycles, and each element's cycle start, index and cycle length."""
     order: list[int] = []
     start, place, length = [0] * len(pi), [0] * len(pi), [0] * len(pi)
     seen = set()

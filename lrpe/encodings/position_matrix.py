@@ -12,7 +12,7 @@ from lrpe.precision import Precise, compute_dtype, without_autocast
 
 
 class PositionMatrix(HasAdjoint, Precise):
-    """Λ acts on y = P x, at a position for each row of y.
+    """Λ acts on y = P x, with one position per row of y.
 
     ``feature_dim`` is the width of its real features: d, or 2d if Λ is complex. ``heads`` is None if all heads share Λ.
     """
@@ -32,7 +32,7 @@ class PositionMatrix(HasAdjoint, Precise):
 
     @property
     def score_scale(self) -> float:
-        """What multiplies every score: YaRN's temperature, if the angles are scaled by it."""
+        """The factor of every score: YaRN's temperature if the angles use YaRN, else 1."""
         return 1.0
 
     @abstractmethod
@@ -43,23 +43,23 @@ class PositionMatrix(HasAdjoint, Precise):
         """
 
     def checked_table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
-        """Return ``table(positions, dtype)``; LrpeError if a tensor of it lacks an axis."""
+        """Return ``table(positions, dtype)``; raise LrpeError if one of its tensors lacks an axis."""
         return check_axes(self.table(positions, dtype), positions, self.heads, type(self).__name__)
 
     @abstractmethod
     def transform(self, y: Tensor, table: Table) -> Tensor:
-        """Λ^(s) y, given a table that broadcasts against y: (..., n, dim) -> (..., n, feature_dim).
+        """Return Λ^(s) y for a table that broadcasts against y: (..., n, dim) -> (..., n, feature_dim).
 
         A complex Λ also takes complex rows as (re ‖ im), of width 2·dim.
         """
 
     def transform_(self, y: Tensor, table: Table) -> Tensor:
-        """``transform`` of a y that nobody else will read, in its memory if that saves time."""
+        """Return ``transform(y, table)``, and may overwrite y: the caller must not read y again."""
         return self.transform(y, table)
 
     @abstractmethod
     def dense(self, *s: int) -> Tensor:
-        """Λ^(s) as a complex128 matrix, (dim, dim) or (heads, dim, dim): the specification."""
+        """Return Λ^(s) as a complex128 matrix, (dim, dim) or (heads, dim, dim): the specification."""
 
     def forward(self, y: Tensor, positions: Tensor | None = None) -> Tensor:
         dtype = compute_dtype(y.dtype)

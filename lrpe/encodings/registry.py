@@ -1,4 +1,4 @@
-"""Names for the choices of a configuration: ours, and those that others add."""
+"""Registries of named choices, to which users add their own."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -7,10 +7,10 @@ _Maker = TypeVar("_Maker")
 
 
 class Registry(dict[str, _Maker]):
-    """A dictionary from names to makers that remembers which makers it began with.
+    """A dictionary from names to makers that remembers its built-in entries.
 
-    Others add makers of their own: ``BASES["wavelet"] = lambda config: Wavelet(config.head_dim)``. A name that they
-    added is unknown to our code elsewhere, even if it is one more name for a maker of ours.
+    Users add their own: ``BASES["wavelet"] = lambda config: Wavelet(config.head_dim)``. A model saved with such a name
+    loads only where the name is registered again, even if it is an alias of a built-in maker.
     """
 
     def __init__(self, ours: Mapping[str, _Maker]):
@@ -18,5 +18,5 @@ class Registry(dict[str, _Maker]):
         self._ours = dict(ours)
 
     def is_foreign(self, name: str) -> bool:
-        """Whether somebody else registered this name, or gave it another maker."""
+        """Return whether a user registered this name or replaced its maker."""
         return name in self and self[name] is not self._ours.get(name)

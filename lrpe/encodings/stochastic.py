@@ -26,8 +26,8 @@ class StochasticEncoding(PositionalEncoding):
     q̂_r = Σ_i q_i (√(1-g_i) (Ω_q z)_ir + √g_i noise_ir) / (R·d)^¼: sines with f = sigmoid(freqs)/2 in [0, ½], gains
     γ = softplus(gains), gates g = sigmoid(gate), all learned. It acts before φ, and is relative only in expectation.
 
-    In training the noise is drawn anew for every table, from torch's global generator as dropout is; in evaluation it
-    is the noise of the seed, kept in the state_dict, so decoding token by token sees what the whole pass sees.
+    In training every table draws new noise from torch's global generator, like dropout. Evaluation uses the noise of
+    the seed, kept in the state_dict, so that decoding token by token agrees with a pass over the whole sequence.
     """
 
     acts = "before"
@@ -67,7 +67,7 @@ class StochasticEncoding(PositionalEncoding):
     def tables(
         self, positions: Tensor, key_positions: Tensor, dtype: torch.dtype = torch.float32
     ) -> tuple[_StochasticTable, _StochasticTable]:
-        """Queries and keys share their noise, wherever they stand."""
+        """Return tables that share their noise, at any positions of queries and keys."""
         queries, keys = super().tables(positions, key_positions, dtype)
         return queries, keys._replace(noise=queries.noise)
 
@@ -88,7 +88,7 @@ class StochasticEncoding(PositionalEncoding):
         return rows_last(self.project(rows_last(k, layout), table.omega_k, table.noise), layout)
 
     def project(self, x: Tensor, omega: Tensor, noise: Tensor) -> Tensor:
-        """x̂_r = Σ_i x_i (Ω_i · z_ir), without ever forming Ω z: its products with x come first."""
+        """Return x̂_r = Σ_i x_i (Ω_i · z_ir) as (x Ω) z, which never forms the (n, d, R) product Ω z."""
         check_features(x, self.head_dim)
         with without_autocast(x):
             products = per_head(self.spread, x.to(noise.dtype), (omega,), self.heads)  # (..., heads, n, d·(2K+1))
@@ -100,6 +100,6 @@ class StochasticEncoding(PositionalEncoding):
 
 
 def _circle(phase: Tensor) -> Tensor:
-    """(..., d, K) phases -> (..., d·(2K+1)): cos and sin of each phase, then 1, for each dimension."""
+    """Return cos and sin of each phase, then 1, for each dimension; (..., d, K) -> (..., d·(2K+1))."""
     waves = torch.stack([phase.cos(), phase.sin()], -1).flatten(-2)
     return nn.functional.pad(waves, (0, 1), value=1.0).flatten(-2)

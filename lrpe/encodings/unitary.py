@@ -10,7 +10,7 @@ from lrpe.errors import require
 
 
 class Unitary(PositionMatrix):
-    """Λ^(s) = diag(e^{isα_1}, ..., e^{isα_d}), carried as real features (re ‖ im) of width 2d.
+    """Λ^(s) = diag(e^{isα_1}, ..., e^{isα_d}), represented as real features (re ‖ im) of width 2d.
 
     The real inner product of such features is the real part of the complex one, so the score of real y is
     Σ_k y_k y'_k cos((t-s) α_k).
@@ -51,12 +51,12 @@ class Unitary(PositionMatrix):
 
 
 def _spread(y: Tensor, cos_sin: Tensor) -> Tensor:
-    """(y cos ‖ y sin), in one product."""
+    """Return (y cos ‖ y sin) by one product."""
     return (y.unsqueeze(-2) * cos_sin.unflatten(-1, (2, -1))).flatten(-2)
 
 
 class _Spread(Differentiable):
-    """``_spread`` with its gradient g_re cos + g_im sin, which is not spread over 2d numbers before it is summed."""
+    """``_spread`` with its gradient g_re cos + g_im sin, computed without a temporary of width 2d."""
 
     generate_vmap_rule = True
 
@@ -79,9 +79,10 @@ class _Spread(Differentiable):
 
 
 def _sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
-    """Σ a b over the axes in which ``shape`` has 1: batch and heads, if all share a table."""
+    """Return Σ a b over the axes in which ``shape`` has 1: batch and heads, if all share a table."""
     if any(size != 1 for size in shape[:-2]):
         return (a * b).sum_to_size(shape)
+    # One (n, d) slice at a time: a * b for the whole batch would be as large as the gradient itself.
     total = torch.zeros(shape[-2:], dtype=a.dtype, device=a.device)
     for x, y in zip(_stacked(a), _stacked(b), strict=True):
         total = torch.addcmul(total, x, y)
@@ -89,5 +90,5 @@ def _sum_of_products(a: Tensor, b: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _stacked(x: Tensor) -> Tensor:
-    """(..., n, d) -> (N, n, d)."""
+    """Flatten (..., n, d) to (N, n, d)."""
     return x.flatten(0, -3) if x.ndim > 2 else x[None]
