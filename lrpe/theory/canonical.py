@@ -37,7 +37,7 @@ class Primitive:
     Attributes:
         query: q ↦ q̂ of width d_1, such as ``itself`` or the constant ``ones``.
         key: k ↦ k̂ of width d_2.
-        W: integers t-s of shape (u,) ↦ matrices (u, d_1, d_2), or numbers w of shape (u,) that stand for w I.
+        W: integers t-s of shape (u,) ↦ matrices (u, d_1, d_2), or numbers w of shape (u,), which mean w I.
     """
 
     query: _Part
@@ -45,14 +45,14 @@ class Primitive:
     W: Callable[[Tensor], Tensor]
 
     def scores(self, q: Tensor, k: Tensor, offsets: Tensor, pairs: Tensor) -> Tensor:
-        """Re (q̂_s)ᴴ W_{t-s} k̂_t for rows q and k, with t-s = offsets[pairs]; -> (..., n, m)."""
+        """Return Re (q̂_s)ᴴ W_{t-s} k̂_t for rows q and k, with t-s = offsets[pairs]; -> (..., n, m)."""
         q_hat, k_hat, W = _promote(self.query(q), self.key(k), self.W(offsets).to(q.device))
         _check_shape(W, len(offsets), q_hat.shape[-1], k_hat.shape[-1])
         scores = W[pairs] * (q_hat.conj() @ k_hat.mT) if W.ndim == 1 else _contract(q_hat, W, k_hat, pairs)
         return scores.real if scores.is_complex() else scores
 
     def matrix(self, offset: int, head_dim: int) -> Tensor:
-        """W_{t-s} for one t-s as a d_1 × d_2 matrix in float64 or complex128, on the CPU."""
+        """Return W_{t-s} for one t-s as a d_1 × d_2 matrix in float64 or complex128, on the CPU."""
         x = torch.zeros(1, head_dim, dtype=torch.float64, device="cpu")
         d_1, d_2 = self.query(x).shape[-1], self.key(x).shape[-1]
         _, W = _promote(x, self.W(torch.tensor([offset], device="cpu")).to("cpu"))
@@ -65,7 +65,7 @@ class CanonicalForm(Precise):
 
     These are scores of vanilla attention, before any scale or softmax, computed in O(n²). ``linearizable`` declares
     whether features of a width that does not depend on n have them as inner products, which linear attention needs.
-    A form is that of one head, or of all heads alike. A new one needs ``primitives`` and ``linearizable``.
+    A form describes one head, or all heads alike. A subclass defines ``primitives`` and ``linearizable``.
     """
 
     linearizable: bool
@@ -77,20 +77,20 @@ class CanonicalForm(Precise):
 
     @abstractmethod
     def primitives(self) -> tuple[Primitive, ...]:
-        """The m terms of the sum."""
+        """Return the m terms of the sum."""
 
     def queries(self, q: Tensor) -> Tensor:
-        """q̂, the q̂^(l) one after another; (..., n, head_dim) -> (..., n, Σ d_1)."""
+        """Return q̂, the concatenated q̂^(l); (..., n, head_dim) -> (..., n, Σ d_1)."""
         check_features(q, self.head_dim)
         return torch.cat([primitive.query(q) for primitive in self.primitives()], -1)
 
     def keys(self, k: Tensor) -> Tensor:
-        """k̂, the k̂^(l) one after another; (..., n, head_dim) -> (..., n, Σ d_2)."""
+        """Return k̂, the concatenated k̂^(l); (..., n, head_dim) -> (..., n, Σ d_2)."""
         check_features(k, self.head_dim)
         return torch.cat([primitive.key(k) for primitive in self.primitives()], -1)
 
     def relative(self, offset: int) -> Tensor:
-        """Ŵ_{t-s} = block-diag(W^(1), ..., W^(m)), so that f_rel = q̂ᴴ Ŵ k̂; in float64 or complex128, on the CPU."""
+        """Return Ŵ_{t-s} = block-diag(W^(1), ..., W^(m)) in float64 or complex128 on the CPU; f_rel = q̂ᴴ Ŵ k̂."""
         whole = isinstance(offset, int) and not isinstance(offset, bool)
         require(whole, f"The offset t-s is an integer; got {offset!r}.")
         return torch.block_diag(*(primitive.matrix(offset, self.head_dim) for primitive in self.primitives()))
@@ -98,7 +98,7 @@ class CanonicalForm(Precise):
     def scores(
         self, q: Tensor, k: Tensor, query_positions: Tensor | None = None, key_positions: Tensor | None = None
     ) -> Tensor:
-        """f_rel of every query with every key; (..., n, head_dim) and (..., m, head_dim) -> (..., n, m).
+        """Return f_rel of every query with every key; (..., n, head_dim) and (..., m, head_dim) -> (..., n, m).
 
         Positions are integers of shape (n,), or (batch, n) for the first axis; 0, 1, ... if not given. Every W is
         evaluated once for each distinct t-s, not for each pair.
@@ -125,10 +125,10 @@ class CanonicalForm(Precise):
 
 
 def _contract(q_hat: Tensor, W: Tensor, k_hat: Tensor, pairs: Tensor) -> Tensor:
-    """Σ_j (q̂_sᴴ W_{t-s})_j (k̂_t)_j, one j at a time: a product with all distinct W, of which each pair takes its own.
+    """Return Σ_j (q̂_sᴴ W_{t-s})_j (k̂_t)_j, one j at a time: multiply by all distinct W, then gather per pair.
 
-    It goes along the narrower side, so that a W of one column or one row costs what its own paper says. No matrix a
-    pair is ever formed: (..., n, d_1), (u, d_1, d_2), (..., m, d_2) and indices of W (..., n, m) -> (..., n, m).
+    The sum runs along the narrower side, so a W of one column or one row costs what its own paper says. A matrix per
+    pair is never formed: (..., n, d_1), (u, d_1, d_2), (..., m, d_2) and indices of W (..., n, m) -> (..., n, m).
     """
     _, d_1, d_2 = W.shape
     if d_1 < d_2:
@@ -140,7 +140,7 @@ def _contract(q_hat: Tensor, W: Tensor, k_hat: Tensor, pairs: Tensor) -> Tensor:
 
 
 def _promote(x: Tensor, *others: Tensor) -> list[Tensor]:
-    """All in x's precision, and all complex if one is."""
+    """Return all tensors in x's precision, and all complex if one is."""
     dtype = x.dtype.to_real()
     if any(tensor.is_complex() for tensor in (x, *others)):
         dtype = dtype.to_complex()
@@ -158,7 +158,7 @@ def _check_shape(W: Tensor, count: int, d_1: int, d_2: int) -> None:
 
 
 def _broadcast(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """q and k with the same leading axes."""
+    """Expand q and k to the same leading axes."""
     try:
         lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The definition and the theorem as measurements: does an encoding, or an idea for one, obey them?
+"""verify: measure whether an encoding, or an idea for one, obeys Definition 3.1 and Proposition 3.2.
 
 Definition 3.1: (M_s q)ᴴ (M_t k) = qᴴ W_{t-s} k with W_0 = I. Proposition 3.2: then W_s can be chosen unitary with
 W_{t-s} = W_sᴴ W_t. So s ↦ W_s is a unitary representation of the integers, fixed by W_1: W_s = W_1^s.
@@ -23,7 +23,7 @@ from lrpe.theory.linearizability import linearizability
 from lrpe.theory.probes import Images, Places, images_of_factor, images_of_map, images_of_matrix, images_of_rows
 from lrpe.theory.rank_growth import as_matrix
 
-_DENSE = 128  # up to here dense matrices are tested at every position
+_DENSE = 128  # dense matrices are tested at every position up to this one
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
@@ -40,19 +40,19 @@ def verify(
     """Measure the laws on an encoding, or on an idea: a factor M(s), a relative matrix W(s), or a map f(x, s).
 
     Every position from -2048 to 2048 is tested, and some up to 10⁶, with three random vectors; what is computed in less
-    than float64 is tested up to 2048. A table that ends earlier is tested to its end. ``report.tested`` says it again.
+    than float64 is tested up to 2048. A table that ends earlier is tested to its end. ``report.tested`` says so.
     Linearity is tested on vectors of lengths 1e-4, 1 and 1e4.
 
     Args:
         subject: an encoding, its P or its Λ; a function from a position to the matrix M_s; or, with ``dim``, any
             nn.Module that is called with rows x (..., n, dim) and integer positions (n,) or (batch, n).
-        relative: a function from an offset t-s to the matrix (or number) W_{t-s}; also asks if it is linearizable.
+        relative: a function from an offset t-s to the matrix (or number) W_{t-s}; its linearizability is measured too.
         map: a function of a vector of size ``dim`` and a position; it must be linear in the vector.
         dim: the size of the vectors that ``map``, or a module, takes.
         tolerance: the largest residual that still holds. If None it follows from the dtype of what the subject returns:
             1e-8 for float64, 2e-3 for float32, whose angles may be rounded, and 4 epsilons more for half precision.
         from_zero: whether the subject has no negative positions.
-        seed: of the far positions, the offsets and the vectors.
+        seed: the seed of the far positions, the offsets and the vectors.
 
     Returns:
         A Report, truthy if every law holds.
@@ -155,7 +155,7 @@ def _verify_outside(exact: PositionalEncoding, measure: Measure) -> Report:
 
 
 def _verify_rows(module: nn.Module, dim: int, measure: Measure) -> Report:
-    """A module of rows and positions, as other libraries have them."""
+    """Verify a module called with rows and positions, as in other libraries."""
     places, vectors = measure.places(), measure.vectors(dim)
     images = images_of_rows(module, vectors, 1, None)(places.every())
     laws = [measure.linear(module, dim), *measure.definition(images, images, vectors, places)]
@@ -190,12 +190,12 @@ def _verify_map(f: Callable[[Tensor, int], Tensor], dim: int, measure: Measure) 
 def _report_factor(
     images: Images, M: Callable[[int], Tensor], vectors: Tensor, name: str, places: Places, measure: Measure
 ) -> Report:
-    """The laws of a factor whose images M_s x are known; Proposition 3.2 if M is square, on W_s = M_0ᴴ M_s."""
+    """Report the laws of a factor with images M_s x; Proposition 3.2 only if M is square, on W_s = M_0ᴴ M_s."""
     M_0 = M(0)
     rows, columns = M_0.shape
     laws = measure.definition(images, images, vectors, places)
     if rows != columns:
-        note = f"M_s is {rows} × {columns}: Proposition 3.2 speaks of square matrices, so it is not measured"
+        note = f"M_s is {rows} × {columns}: Proposition 3.2 is about square matrices, so it is not measured"
         return measure.report(name, laws, images, places, note)
     relative = replace(images, values=M_0.mH @ images.values.to(M_0.dtype))
     steps = [M_0.mH @ M(1)] if (1,) in images.rows else []
@@ -220,7 +220,7 @@ def _verify_relative(W: Callable[[int], Any], measure: Measure) -> Report:
 
 
 def _in_double(module: _Module) -> _Module:
-    """A copy in float64 on the CPU, in evaluation; the caller's module is left alone."""
+    """Return a copy in float64 on the CPU, in evaluation mode, so that the caller's module is unchanged."""
     return copy.deepcopy(module).to("cpu", torch.float64).eval()
 
 
@@ -230,6 +230,6 @@ def _describe(encoding: Encoding) -> str:
 
 
 def composition(encoding: PositionalEncoding) -> str:
-    """P × Λ, or what stands for both outside the family."""
+    """Return "P × Λ", or the class name of an encoding outside the family."""
     parts = (encoding.basis, encoding.matrix) if isinstance(encoding, Encoding) else (encoding,)
     return " × ".join(type(part).__name__ for part in parts)

@@ -12,19 +12,19 @@ from lrpe.encodings.matrix_basis import Dense, nearest_unitary
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.unitary import Unitary
 
-_NOISE = 1e-13  # an angle this near to 0 or π is a rounding error, far above those of d = 1000
+_NOISE = 1e-13  # an angle this close to 0 or π is a rounding error; those of d = 1000 are far smaller
 
 
 @torch.no_grad()
 def from_unitary(W1: Tensor) -> Encoding:
-    """The encoding with W_s = W_1^s.
+    """Return the encoding with W_s = W_1^s.
 
     Theorem 1: a unitary W_1 is Pᴴ diag(e^{iα_1}, ..., e^{iα_d}) P with a unitary P, which is Type 1.
     Theorem 2: an orthogonal W_1 is Pᵀ block-diag(R(α_1), ..., R(α_p), I_q, -I_r) P with an orthogonal P, which is
     Type 2; R(α) is the rotation by α, and 0 < α < π.
 
-    The dtype chooses the theorem: a complex W_1 is Type 1 even if its imaginary part is zero. The angles fall. A W_1 of
-    single precision, or one with small errors, is taken for the unitary matrix that is nearest to it.
+    The dtype chooses the theorem: a complex W_1 is Type 1 even if its imaginary part is zero. The angles are in
+    descending order. A W_1 of single precision, or with small errors, is replaced by the nearest unitary matrix.
 
     >>> from_unitary(torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]])).matrix.angles.alpha  # a cycle of three: 2π/3
     tensor([2.0944], dtype=torch.float64)
@@ -43,7 +43,7 @@ def _diagonalize(W: Tensor) -> Encoding:
 
 
 def _block_diagonalize(W: Tensor) -> Encoding:
-    """Theorem 2: W turns each plane (a, b) by α; what A sends to 0 is kept in the right half, negated in the left."""
+    """Theorem 2: W turns each plane (a, b) by α; the kernel of A is kept in the right half, negated in the left."""
     (a_left, b_left, negated), (a_right, b_right, kept) = (
         tuple(Q @ vectors for vectors in _planes(A)) for Q, A in _halves(W)
     )
@@ -57,11 +57,11 @@ def _block_diagonalize(W: Tensor) -> Encoding:
 
 
 def _halves(W: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Split the space in two that W keeps apart, cos α < c and cos α > c; for each its basis Q, (d, m), and A, (m, m).
+    """Split the space into two invariant subspaces of W, cos α < c and cos α > c; yield the basis Q and A of each.
 
     A is the Cayley transform (V - I)(V + I)⁻¹ of V = QᴴWQ, or of -V in the left half. It has V's eigenvectors, but it
-    is skew, with eigenvalues ±i tan(α/2): they tell all angles apart, as cos α would not do near 0 and π. They are
-    small, for c lies in the widest gap of the middle third of the angles, so no α comes near the pole at π.
+    is skew, with eigenvalues ±i tan(α/2), which separate all angles, as cos α would not near 0 and π. They are small,
+    because c is in the widest gap of the middle third of the angles, so no α is near the pole at π.
     """
     cos, Q = torch.linalg.eigh((W + W.mH) / 2)
     bounds = cos.new_tensor([-0.5, 0.5])
@@ -73,10 +73,10 @@ def _halves(W: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _planes(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Orthonormal a_k, b_k with A a_k = σ_k b_k and A b_k = -σ_k a_k, then what A sends to 0, for a real skew A.
+    """Return orthonormal a_k, b_k with A a_k = σ_k b_k and A b_k = -σ_k a_k, then the kernel, for a real skew A.
 
     If A u = iσu, then a = √2 Im u and b = √2 Re u. Rounding mixes u with its conjugate when σ is small beside the
-    largest, so only the large ones are taken here; the space orthogonal to them has planes of its own.
+    largest, so only the large ones are taken here; the recursion finds those of the orthogonal complement.
     """
     sigma, u = torch.linalg.eigh(-1j * A)
     count = int((sigma > (sigma[-1:] / 8).clamp(min=_NOISE / 2)).sum())

@@ -35,7 +35,7 @@ class _Bias(CanonicalForm):
 
     @abstractmethod
     def row(self, offsets: Tensor) -> Tensor:
-        """The row of the table for each t-s: integers -> 0, ..., rows - 1."""
+        """Return the row of the table for each t-s: integers -> 0, ..., rows - 1."""
 
     def primitives(self) -> tuple[Primitive, ...]:
         return _CONTENT, Primitive(ones, ones, lambda offsets: self.w[self.row(offsets)])
@@ -120,7 +120,7 @@ class DeBERTa(CanonicalForm):
     """q_s · k_t + q_s · k̄_{g(s-t)} + q̄_{g(t-s)} · k_t, with g(x) = 0 if x ≤ -c, 2c-1 if x ≥ c, else x + c.
 
     He et al. (2021), c = max_distance; k̄ and q̄ are learned vectors, here after DeBERTa's projections and before its
-    division by √3d. As 2c rows serve 2c+1 distances, x = c-1 and x ≥ c share one. Primitives: (q, k, I),
+    division by √3d. There are 2c rows for 2c+1 distances, so x = c-1 and x ≥ c share one. Primitives: (q, k, I),
     (q, 1, k̄_{g(s-t)}), W a column, and (1, k, q̄ᴴ_{g(t-s)}), W a row where the paper prints columns. Not linearizable
     in general: the ranks of the matrices of all k̄_{g(s-t)} and of all q̄_{g(t-s)} grow with n.
     """
@@ -200,14 +200,14 @@ class FamilyForm(CanonicalForm):
 
 
 def _learned_table(*shape: int, head_dim: int, seed: int | None) -> nn.Parameter:
-    """A table that is learned, first of variance 1/d."""
+    """Return a learned table, initialised with variance 1/d."""
     require(min(shape) >= 1 and head_dim >= 1, f"Sizes are 1 or more; got {shape} for head_dim={head_dim}.")
     value = normal(*shape, seed=seed) / math.sqrt(head_dim)
     return nn.Parameter(value.to(at_least_float32(torch.get_default_dtype())))
 
 
 def _clip(offsets: Tensor, max_distance: int) -> Tensor:
-    """The rows 0, ..., 2·max_distance of the distances -max_distance, ..., max_distance and what lies beyond."""
+    """Return the row 0, ..., 2·max_distance of each distance, clipped to ±max_distance."""
     return offsets.clamp(-max_distance, max_distance) + max_distance
 
 

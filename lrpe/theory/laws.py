@@ -1,4 +1,4 @@
-"""The laws of the family as residuals: Definition 3.1, Proposition 3.2, how rows are encoded; and their report."""
+"""The laws of the family as residuals (Definition 3.1, Proposition 3.2, encoding of rows), and their report."""
 
 import copy
 import math
@@ -17,16 +17,16 @@ from lrpe.theory.rank_growth import rounding_of
 
 _Rows = Callable[[Tensor, Tensor], Tensor]  # x (..., n, d) and positions (n,) or (batch, n) to features
 _SCALES = (1e-4, 1.0, 1e4)
-_POWERS = (7, 64, 999)  # of W_1; the rounding of a power grows with it
-_LEAST = 16  # positions without which nothing can be told of a table
+_POWERS = (7, 64, 999)  # powers of W_1 to compare; rounding grows with the power
+_LEAST = 16  # fewer positions than this do not decide a law of a table
 _LOW = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
 class Law:
-    """One equation and by how much it fails: the largest difference of its two sides, on vectors of length 1.
+    """One equation and its residual: the largest difference of its two sides, on vectors of length 1.
 
-    The residual is nan if there was too little to measure it on; then the law does not hold, nor does it fail.
+    The residual is nan if there was too little to measure; the verdict is then "cannot tell".
     """
 
     name: str
@@ -49,10 +49,10 @@ class Report:
 
     Attributes:
         subject: what was measured.
-        laws: each with its residual and its tolerance.
-        tested: at which positions, with how many vectors and in which precision. Nothing is said beyond these.
+        laws: the laws, each with its residual and its tolerance.
+        tested: the positions, vectors and precision of the measurement, which proves nothing beyond them.
         notes: what was not measured, and why.
-        linearizability: of a relative matrix.
+        linearizability: the verdict on a relative matrix, else None.
     """
 
     subject: str
@@ -91,7 +91,7 @@ class Report:
 
 
 class Measure:
-    """Places and vectors, and the laws at them, to a tolerance that follows from the dtype of what is measured."""
+    """Measures the laws at chosen positions and vectors, to a tolerance that follows from the subject's dtype."""
 
     def __init__(self, like: Any, tolerance: float | None, from_zero: bool, seed: int):
         rounding = rounding_of(like)
@@ -107,15 +107,15 @@ class Measure:
         return unit_vectors(dim, self.seed)
 
     def law(self, name: str, equation: str, *differences: Tensor) -> Law:
-        """The law with its largest difference: inf if one is not a number, nan if there is none."""
+        """Return the law with its largest difference: inf if one is nan, nan if there are none."""
         sizes = [float(d.abs().max()) for d in differences if d.numel()]
         largest = max(sizes, default=math.nan)
         return Law(name, equation, math.inf if any(map(math.isnan, sizes)) else largest, self.tolerance)
 
     def linear(self, encode: _Rows, dim: int, axes: int = 1, heads: int | None = None) -> Law:
-        """Of small vectors and of large ones, relative to their length; and alike from one length to the next.
+        """Measure linearity on vectors of each length, and that the gain is the same for all lengths.
 
-        A gain that depends on the length alone is linear wherever all vectors are of one length.
+        A gain that depends on the length looks linear among vectors of one length.
         """
         places = self.places(axes)
         where = torch.tensor([*places.near[:: len(places.near) // 12], *places.far])
@@ -129,7 +129,7 @@ class Measure:
         return self.law("Linear", "M_s (ax + by) = a M_s x + b M_s y", *additive, *alike)
 
     def definition(self, queries: Images, keys: Images, vectors: Tensor, places: Places) -> list[Law]:
-        """Definition 3.1 on the factors: M_sᴴ M_t is the same wherever the pair stands, and I on the spot."""
+        """Measure Definition 3.1 on the factors: M_sᴴ M_t depends on t-s alone, and is I for t = s."""
         products = {c: queries.products(keys, pairs) for c, pairs in places.pairs.items()}
         on_spot = products[places.zero] - vectors @ vectors.mT
         return [
@@ -138,14 +138,14 @@ class Measure:
         ]
 
     def realised(self, encoded: Images, relative: Images, vectors: Tensor, places: Places) -> Law:
-        """The features have the scores that the dense matrices have."""
+        """Measure whether the features give the scores of the dense matrices."""
         common = [s for s in relative.rows if s in encoded.rows]
         scores = encoded.products(encoded, [(places.zero, s) for s in common])
         W = relative.at(common)
         return self.law("", "M_sᴴ M_t = Re W_{t-s}", scores - (vectors.to(W.dtype) @ W).real)
 
     def representation(self, relative: Images, vectors: Tensor, places: Places, steps: Sequence[Tensor]) -> list[Law]:
-        """Proposition 3.2 on W_s x: unitary, multiplicative, and powers of the one-step matrix of each axis."""
+        """Measure Proposition 3.2 on W_s x: unitary, multiplicative, and powers of each axis's one-step matrix."""
         x = vectors.to(relative.values.dtype)
         unitary = relative.values.mH @ relative.values - x @ x.mT
         products = {c: relative.products(relative, pairs) for c, pairs in places.pairs.items()}
@@ -158,7 +158,7 @@ class Measure:
         ]
 
     def _powers(self, relative: Images, x: Tensor, places: Places, axis: int, W_1: Tensor) -> list[Tensor]:
-        """One step from every position to the next, and a few powers."""
+        """Return the differences for one step from every position to the next, and for a few powers."""
         unit = places.units[axis]
         pairs = [(s, t) for s, t in places.pairs[unit] if s in relative.rows and t in relative.rows]
         stepped = relative.at([t for _, t in pairs]) - W_1 @ relative.at([s for s, _ in pairs])
@@ -173,7 +173,7 @@ class Measure:
         ]
 
     def batches(self, encode: _Rows, dim: int, lead: int | None, axes: int = 1) -> Law:
-        """Rows at positions (batch, n) are encoded as they are alone; n ≠ d, so that no axis passes for another."""
+        """Measure whether rows of a batch are encoded as they are alone; n ≠ d, so that axes cannot be confused."""
         n = 5 if dim != 5 else 7
         heads = () if lead is None else (lead,)
         x = unit_vectors(dim, self.seed + 2, 2 * n * (lead or 1)).reshape(2, *heads, n, dim)
@@ -186,7 +186,7 @@ class Measure:
         return self.law("Batches", "rows of a batch are encoded as alone", whole - torch.stack(alone))
 
     def precision(self, given: Encoding, exact: Encoding) -> Law:
-        """What the encoding makes of fewer digits, in units of their rounding and of that of angles in float32."""
+        """Measure the error in lower precision, in units of its rounding plus that of angles in float32."""
         encode = copy.deepcopy(given).to("cpu").eval()
         places = self.places(exact.axes)
         where = torch.tensor(places.near[:: len(places.near) // 64])
@@ -215,7 +215,7 @@ class Measure:
         )
 
     def report(self, name: str, laws: Sequence[Law], images: Images, places: Places, *notes: str) -> Report:
-        """The report of a function, which may be a table that does not go as far as it is asked."""
+        """Return the report of a function, which may be a table that ends before the last tested position."""
         known = [s[0] for s in places.near if s in images.rows]
         if len(known) < _LEAST:
             laws = [replace(law, residual=math.nan) for law in laws]

@@ -1,7 +1,7 @@
 """Can a relative matrix W(t-s) be split into a factor for the query and one for the key?
 
 Over n positions the blocks W(t-s) make one matrix B. If W(t-s) = A_sᴴ B_t with factors of height r, then rank B ≤ r
-however large n is. If B is Hermitian and positive semidefinite as well, one factor M serves both sides; and if its rank
+for every n. If B is also Hermitian and positive semidefinite, one factor M works for both sides; and if its rank
 is d with W(0) = I, that factor is square and unitary: Definition 3.1.
 
 A causal sum needs W(t-s) for t ≥ s alone. There 0.9^(t-s) = (0.9^-s) (0.9^t) has rank 1, while 0.9^|t-s| over all s and
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from lrpe.theory.rank_growth import Numbers, Study, as_matrix, forgets, measure_growth, study
 
-_LARGEST = 256  # rows of the block matrices that are shown
-_ENOUGH = 1024  # rows of one that is positive semidefinite for certain, if it is needed
+_LARGEST = 256  # the most rows of a block matrix in the report
+_ENOUGH = 1024  # the most rows of one that decides positive semidefiniteness
 _Verdict = Literal["definition", "one factor", "two factors", "none", "cannot tell"]
 
 
@@ -36,11 +36,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Linearizability:
-    """What growing ranges say of W(t-s); truthy if it is linearizable.
+    """The verdict on W(t-s) from growing ranges of positions; truthy if it is linearizable.
 
     Attributes:
-        shape: of W.
-        causal: whether t ≥ s alone was asked for.
+        shape: the shape of W.
+        causal: whether only t ≥ s was measured.
         windows: block matrices over a few positions.
         growth: (positions, rank of [uᵀ W(t-s) v]) for random u and v.
         reach: the largest |t-s| at which W was evaluated.
@@ -85,13 +85,13 @@ def linearizability(W: Callable[[int], Any], causal: bool = False) -> Linearizab
 
     Args:
         W: a function from an offset, an integer, to a matrix or a number.
-        causal: whether t ≥ s alone is asked for, as in causal attention; W is then evaluated from 0 on.
+        causal: whether to measure only t ≥ s, as in causal attention; W is then evaluated from 0 on.
 
     Returns:
         A Linearizability: the verdict, the reason in a sentence, and the ranks.
 
     Raises:
-        LrpeError: if W(s) is not finite, changes its shape, or is known for fewer than 16 positions.
+        LrpeError: W(s) is not finite, changes its shape, or is known for fewer than 16 positions.
 
     >>> linearizability(lambda s: 0.9**s).verdict
     'two factors'
@@ -113,7 +113,7 @@ def linearizability(W: Callable[[int], Any], causal: bool = False) -> Linearizab
 
 
 def _judge_bounded(numbers: Numbers, found: Study, causal: bool) -> Linearizability:
-    """One factor if the block matrix is positive semidefinite and singular, which then holds over any n; else two."""
+    """Judge one factor if the block matrix is positive semidefinite and singular, hence so for any n; else two."""
     windows = _shown_windows(numbers, found)
     last = windows[-1]
     if not _serves_both(last, numbers):
@@ -129,7 +129,7 @@ def _judge_bounded(numbers: Numbers, found: Study, causal: bool) -> Linearizabil
 
 
 def _judge_causal(numbers: Numbers, found: Study) -> Linearizability:
-    """For t ≥ s: what W(t-s) is for t < s is free, so W(s-t)ᴴ serves there if it makes the rank bounded."""
+    """Judge W for t ≥ s alone. Its values for t < s are free, so W(s-t)ᴴ is tried there."""
     if forgets(numbers, found.near):
         reason = (
             f"a state of height {found.top.rank} computes it for t ≥ s, but part of W is gone after some steps, as in "
@@ -187,7 +187,7 @@ def _growing_reason(numbers: Numbers, found: Study, causal: bool) -> str:
 
 
 def _shown_windows(numbers: Numbers, found: Study) -> tuple[Window, ...]:
-    """Block matrices of at most 256 rows, and one of twice the rank if that needs more."""
+    """Return block matrices of at most 256 rows, and one of twice the rank if that needs more."""
     side = max(numbers.shape)
     most = found.near.spectra[-1].n
     sizes = [2**k for k in range(1, 8) if 2**k * side <= _LARGEST and 2**k <= most] or [2]
@@ -210,7 +210,7 @@ def _measure_window(numbers: Numbers, n: int) -> Window:
 
 
 def _block_matrix(numbers: Numbers, n: int) -> tuple[Tensor, float]:
-    """B over n positions, and a bound of what rounding adds to its singular values."""
+    """Return B over n positions, and a bound of what rounding adds to its singular values."""
     found = [numbers.block(s) for s in range(1 - n, n)]
     blocks = torch.stack([block for block in found if block is not None])
     i = torch.arange(n)
@@ -221,12 +221,12 @@ def _block_matrix(numbers: Numbers, n: int) -> tuple[Tensor, float]:
 
 
 def _tolerance(numbers: Numbers, n: int) -> float:
-    """By how much rounding can set two entries apart that are n positions from 0 and should be equal; 1e-9 at least."""
+    """Return how far rounding can separate two equal entries n positions from 0; at least 1e-9."""
     return max(4 * float(numbers.rounding.at(torch.tensor(float(n)))), 1e-9)
 
 
 def _serves_both(window: Window, numbers: Numbers) -> bool:
-    """Whether B is Hermitian, positive semidefinite and singular, so that B = Mᴴ M over any number of positions."""
+    """Return whether B is Hermitian, positive semidefinite and singular, so that B = Mᴴ M for every n."""
     hermitian = window.asymmetry < _tolerance(numbers, window.n)
     positive = window.least_eigenvalue > -max(window.rounding, 1e-9)
     return hermitian and positive and window.rank < window.n * numbers.shape[0]

@@ -1,4 +1,4 @@
-"""Where the laws are measured, and with what: every position near 0, some far away, and a few random vectors."""
+"""Positions and vectors on which the laws are measured: every position near 0, some far away, random vectors."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -15,15 +15,15 @@ from lrpe.theory.rank_growth import as_matrix
 
 Position = tuple[int, ...]  # one integer per axis
 NEAR = 2048  # every position up to here is tested
-FAR = 10**6  # an encoding is exact there; what is computed in float32 or less is tested up to NEAR alone
+FAR = 10**6  # for float64; float32 and lower precision are tested only up to NEAR
 VECTORS = 3
 
 
 @dataclass(frozen=True)
 class Places:
-    """Positions, and offsets from the one of a pair to the other."""
+    """Positions, and offsets between the two positions of a pair."""
 
-    near: tuple[Position, ...]  # all within NEAR, on a grid those on the axes and around 0
+    near: tuple[Position, ...]  # all up to NEAR; on a grid those on the axes and around 0
     far: tuple[Position, ...]
     offsets: tuple[Position, ...]
     far_offsets: tuple[Position, ...]
@@ -34,24 +34,24 @@ class Places:
 
     @property
     def units(self) -> list[Position]:
-        """One step along each axis."""
+        """Return one step along each axis."""
         axes = range(len(self.zero))
         return [tuple(int(a == axis) for a in axes) for axis in axes]
 
     @cached_property
     def pairs(self) -> dict[Position, list[tuple[Position, Position]]]:
-        """The pairs (s, s + c) of each offset c: all near ones if c is small, and those from a few places if not."""
+        """Return the pairs (s, s + c) of each offset c: all near ones if c is small, else those of a few positions."""
         known, some = set(self.near), (*self.near[:: max(len(self.near) // 16, 1)], *self.far)
         near = {c: [(s, t) for s in self.near if (t := _plus(s, c)) in known] for c in self.offsets}
         return {c: near.get(c, []) + [(s, _plus(s, c)) for s in some] for c in (*self.offsets, *self.far_offsets)}
 
     def every(self) -> list[Position]:
-        """Each position that is needed, once."""
+        """Return every position of a pair, once."""
         return list(dict.fromkeys(s for pairs in self.pairs.values() for pair in pairs for s in pair))
 
 
 def draw_places(axes: int, near: int, reach: int, from_zero: bool, seed: int) -> Places:
-    """Every position up to ``near`` and some up to ``reach``, from 0 on if asked; some, and offsets, from the seed."""
+    """Return every position up to ``near``, and random ones up to ``reach``, none negative if ``from_zero``."""
     source = random.Random(seed)
 
     def draw(size: int) -> Position:
@@ -68,7 +68,7 @@ def draw_places(axes: int, near: int, reach: int, from_zero: bool, seed: int) ->
 
 
 def _near(axes: int, least: int, most: int) -> tuple[Position, ...]:
-    """0 first, then every position from least to most; on a grid those of each axis, and a box around 0."""
+    """Return 0, then every position from least to most; on a grid those of each axis, and a box around 0."""
     zero = (0,) * axes
     lines = [(*zero[:axis], s, *zero[axis + 1 :]) for axis in range(axes) for s in range(least, most + 1)]
     half = {1: 0, 2: 8, 3: 3}.get(axes, 1)
@@ -81,7 +81,7 @@ def _plus(s: Position, t: Position) -> Position:
 
 
 def unit_vectors(dim: int, seed: int, count: int = VECTORS) -> Tensor:
-    """Random vectors of length 1, in float64: (count, dim)."""
+    """Return random float64 vectors of length 1: (count, dim)."""
     drawn = torch.randn(count, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return drawn / drawn.norm(dim=-1, keepdim=True)
 
@@ -94,7 +94,7 @@ class Images:
     values: Tensor
 
     def products(self, others: "Images", pairs: Sequence[tuple[Position, Position]]) -> Tensor:
-        """(M_s x)ᴴ (M_t y) for each pair of positions and of vectors: (pairs, ..., vectors, vectors)."""
+        """Return (M_s x)ᴴ (M_t y) for each pair of positions and of vectors: (pairs, ..., vectors, vectors)."""
         known = [(self.rows[s], others.rows[t]) for s, t in pairs if s in self.rows and t in others.rows]
         left, right = (
             torch.tensor(side, dtype=torch.long) for side in (zip(*known, strict=True) if known else ((), ()))
@@ -109,7 +109,7 @@ Look = Callable[[list[Position]], Images]  # a subject, applied to the same vect
 
 
 def images_of_factor(M: Callable[[int], Any], vectors: Tensor) -> Look:
-    """Of a function from a position to a matrix. It ends where a table does, and is infinite where numbers overflow."""
+    """Return images under a function from a position to a matrix: none past the end of a table, inf on overflow."""
     shape = as_matrix(M(0)).shape
 
     def matrix(s: int) -> Tensor | None:
@@ -130,7 +130,7 @@ def images_of_factor(M: Callable[[int], Any], vectors: Tensor) -> Look:
 
 
 def images_of_matrix(columns: Callable[[Position], Tensor]) -> Look:
-    """Of the columns that a function gives for each position."""
+    """Return images whose columns a function gives for each position."""
 
     def look(positions: list[Position]) -> Images:
         values = torch.stack([columns(s) for s in positions])
@@ -140,7 +140,7 @@ def images_of_matrix(columns: Callable[[Position], Tensor]) -> Look:
 
 
 def images_of_map(f: Callable[[Tensor, int], Tensor], vectors: Tensor) -> Look:
-    """Of a function of a vector and a position."""
+    """Return images under a function of a vector and a position."""
 
     def columns(s: int) -> Tensor:
         return torch.stack([f(vector, s).detach() for vector in vectors], -1)
@@ -149,7 +149,7 @@ def images_of_map(f: Callable[[Tensor, int], Tensor], vectors: Tensor) -> Look:
 
 
 def images_of_rows(encode: Callable[[Tensor, Tensor], Tensor], vectors: Tensor, axes: int, heads: int | None) -> Look:
-    """Of a function of rows (..., n, d) and their positions (n,), or (n, axes): all positions at once."""
+    """Return images under a function of rows (..., n, d) and positions (n,) or (n, axes), in one call."""
 
     @torch.no_grad()
     def look(positions: list[Position]) -> Images:

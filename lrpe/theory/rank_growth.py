@@ -3,7 +3,7 @@
 A sequence w is a finite sum of polynomials times exponentials, p(s) λ^s, if and only if the rank of [w(t-s)] stops
 growing with the number of positions. For t ≥ s alone the same holds of [w(i+j)], i, j ≥ 0 (Kronecker). So ranks are
 measured over ranges that double, and again over every 8th, 64th, ... position: a sequence of rank r has no higher rank
-there, while one that looks simple only because it changes slowly has.
+there, while one that looks simple only because it changes slowly does.
 
 Numbers are known up to rounding. A singular value counts if it is above what rounding every w(s) can add to it.
 """
@@ -19,9 +19,9 @@ from torch import Tensor
 from lrpe.errors import LrpeError, require
 
 _STRIDES = (8, 64, 512, 4096)
-_FEW = 32  # a rank that 256 positions are enough for
-_LEAST = 16  # positions without which there is no growth to see
-_ABOVE_ROUNDING, _ABOVE_NEXT = 10, 200  # times that the last singular value of a rank stands out
+_FEW = 32  # the largest rank for which 256 positions suffice
+_LEAST = 16  # fewer positions than this show no growth
+_ABOVE_ROUNDING, _ABOVE_NEXT = 10, 200  # factors by which the last singular value of a rank must exceed the rest
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Rounding:
     angle: float
 
     def at(self, s: Tensor) -> Tensor:
-        """A bound of the relative error of w(s)."""
+        """Return a bound of the relative error of w(s)."""
         return self.value + self.angle * math.pi * s.abs()
 
 
@@ -50,7 +50,7 @@ class Numbers:
         self._known: dict[int, tuple[complex, float] | None] = {}
 
     def block(self, s: int) -> Tensor | None:
-        """W(s), or None where it ends: at the border of a table, or of floating point."""
+        """Return W(s), or None past the end of a table or of floating point."""
         try:
             block = as_matrix(self.W(s))
         except (LookupError, OverflowError):
@@ -62,7 +62,7 @@ class Numbers:
         return block if bool(block.isfinite().all()) else None
 
     def at(self, s: int) -> tuple[complex, float] | None:
-        """w(s), and what |w(s)| would be without cancellation, which bounds the error of rounding W(s)."""
+        """Return w(s), and what |w(s)| would be without cancellation, which bounds the error of rounding W(s)."""
         if s not in self._known:
             block = self.block(s)
             self._known[s] = None if block is None else self._reduce(block)
@@ -133,14 +133,14 @@ class Growth:
 
 @dataclass(frozen=True)
 class Study:
-    """What growth over neighbouring positions, and over positions further and further apart, says of w."""
+    """The growth over neighbouring positions and over positions at larger strides, and what follows for w."""
 
     near: Growth
     far: tuple[Growth, ...]
 
     @property
     def top(self) -> Growth:
-        """The growth with the highest rank: neighbours alone do not tell slow exponentials apart."""
+        """The growth with the highest rank: neighbours alone do not separate slow exponentials."""
         return max((self.near, *self.far), key=lambda growth: (growth.rank, growth.settled is not None))
 
     @property
@@ -161,7 +161,7 @@ class Study:
 
 
 def study(numbers: Numbers, causal: bool) -> Study:
-    """Measure as many positions as the rank needs, first neighbours and then positions further and further apart."""
+    """Measure as many positions as the rank needs, first neighbours and then at larger strides."""
     near = measure_growth(numbers, 1, 256, causal)
     if near is None:
         raise LrpeError(f"W(s) is known and finite for |s| < {_LEAST} at least; this one is not.")
@@ -184,7 +184,7 @@ def _further(numbers: Numbers, strides: tuple[int, ...], n: int, causal: bool) -
 
 
 def measure_growth(numbers: Numbers, stride: int, n: int, causal: bool) -> Growth | None:
-    """The growth up to n positions, or to as many as W is known for; None if those are too few."""
+    """Return the growth up to n positions, or as many as W is known for; None if those are too few."""
     while n >= _LEAST:
         whole = _spectrum(numbers, stride, n, causal)
         quarter, half = (_spectrum(numbers, stride, n // k, causal) for k in (4, 2))
@@ -195,7 +195,7 @@ def measure_growth(numbers: Numbers, stride: int, n: int, causal: bool) -> Growt
 
 
 def forgets(numbers: Numbers, growth: Growth) -> bool:
-    """Whether [w(i+j+1)] has a lower rank than [w(i+j)]: part of w is gone after some steps, as in a window.
+    """Return whether [w(i+j+1)] has a lower rank than [w(i+j)]: part of w is gone after some steps, as in a window.
 
     A state that is shifted along computes such a w. But no factors have w(t-s) as their product for all t ≥ s: over n
     positions they need a height of n·(the one rank) - (n-1)·(the other), the least rank of a completed triangle.
@@ -205,7 +205,7 @@ def forgets(numbers: Numbers, growth: Growth) -> bool:
 
 
 def _spectrum(numbers: Numbers, stride: int, n: int, causal: bool, start: int = 0) -> _Spectrum | None:
-    """Of [w(t-s)] over n positions, or of [w(start+i+j)] over as many; None if W is not known for all of it."""
+    """Return the spectrum of [w(t-s)] or [w(start+i+j)] over n positions; None if W is not known for all."""
     offsets = range(start, start + 2 * n - 1) if causal else range(1 - n, n)
     found = [pair for s in offsets if (pair := numbers.at(stride * s)) is not None]
     if len(found) < len(offsets):
@@ -214,13 +214,13 @@ def _spectrum(numbers: Numbers, stride: int, n: int, causal: bool, start: int = 
     size = torch.tensor([bound for _, bound in found], dtype=torch.float64)
     i = torch.arange(n)
     sigma = _singular_values(w[i + i[:, None]] if causal else w[i - i[:, None] + n - 1])
-    own = n * torch.finfo(sigma.dtype).eps * float(sigma[0])  # by which the singular values themselves may be off
+    own = n * torch.finfo(sigma.dtype).eps * float(sigma[0])  # the error of computing the singular values
     error = numbers.rounding.at(stride * torch.tensor(offsets, dtype=torch.float64)) * size
     return _Spectrum(n, sigma, own + numbers.rounding.value * float(size.sum()), own + float(error.sum()))
 
 
 def _singular_values(matrix: Tensor) -> Tensor:
-    """In falling order; those of a Hermitian matrix are found in less time."""
+    """Return the singular values in descending order, by the faster eigvalsh if the matrix is Hermitian."""
     matrix = matrix if matrix.imag.any() else matrix.real
     if torch.equal(matrix, matrix.mH):
         return torch.linalg.eigvalsh(matrix).abs().sort(descending=True).values
@@ -228,7 +228,7 @@ def _singular_values(matrix: Tensor) -> Tensor:
 
 
 def as_matrix(value: Any) -> Tensor:
-    """A number or a matrix, as a complex128 matrix."""
+    """Return a number or a matrix as a complex128 matrix."""
     exact = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.complex128)
     matrix = exact.detach().to("cpu", torch.complex128)
     if matrix.ndim not in (0, 2):
@@ -237,7 +237,7 @@ def as_matrix(value: Any) -> Tensor:
 
 
 def rounding_of(value: Any) -> _Rounding:
-    """What the dtype of a number or a matrix rounds: its values, and the angles that they are computed from.
+    """Return the rounding of a dtype: of its values, and of the angles that they are computed from.
 
     Features of half precision come from angles in float32 at least, or they would be wrong after a few positions.
     """
