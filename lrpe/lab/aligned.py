@@ -14,9 +14,9 @@ def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int =
     """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
-    return "\n".join("  ".join(lean(line, widths, left)).rstrip() for line in lines)
+    return "\n".join("  ".join(_pad(line, widths, left)).rstrip() for line in lines)
 
 
-def lean(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+def _pad(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
     cells = zip(line, widths, strict=True)
     return [cell.ljust(width) if k < left else cell.rjust(width) for k, (cell, width) in enumerate(cells)]

@@ -9,37 +9,37 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 def stamp(*packages: str) -> dict[str, Any]:
     """Where, when and of what a measurement was made; a package that is not installed has version None."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        **commit(),
-        "machine": f"{cpu_model()}, {os.cpu_count()} processors",
+        **describe_commit(),
+        "machine": f"{find_cpu_model()}, {os.cpu_count()} processors",
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {package: installed_version(package) for package in ("lrpe", "torch", *packages)},
+        "versions": {package: find_installed_version(package) for package in ("lrpe", "torch", *packages)},
     }
 
 
-def commit() -> dict[str, Any]:
+def describe_commit() -> dict[str, Any]:
     """The commit that this code is from and whether anything is changed since; None for both outside a repository."""
-    if not git("ls-files", Path(__file__).name):
+    if not _git("ls-files", Path(__file__).name):
         return {"commit": None, "dirty": None}
-    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain"))}
 
 
-def git(*arguments: str) -> str | None:
+def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", *arguments], cwd=_FOLDER, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
 
 
-def cpu_model() -> str:
+def find_cpu_model() -> str:
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -47,7 +47,7 @@ def cpu_model() -> str:
     return platform.processor() or "unknown processor"
 
 
-def installed_version(package: str) -> str | None:
+def find_installed_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

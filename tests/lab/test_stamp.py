@@ -9,8 +9,8 @@ def test_a_package_that_is_not_installed_has_no_version():
 
 
 def test_outside_a_repository_there_is_no_commit(monkeypatch, tmp_path):
-    monkeypatch.setattr(stamps, "FOLDER", tmp_path)
-    assert stamps.commit() == {"commit": None, "dirty": None}
+    monkeypatch.setattr(stamps, "_FOLDER", tmp_path)
+    assert stamps.describe_commit() == {"commit": None, "dirty": None}
     assert "commit unknown" in describe(stamp())
 
 

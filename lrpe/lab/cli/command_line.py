@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def say(text: str) -> None:
     """Print what ended the command; of the processes that torchrun started, the first to come says it for all."""
     if "RANK" in os.environ:
-        from lrpe.lab.training.failures import first_to_say
+        from lrpe.lab.training.failures import is_first_to_report
 
-        if not first_to_say(text):
+        if not is_first_to_report(text):
             return
     print(f"lrpe: {text}", file=sys.stderr)
 

@@ -28,13 +28,13 @@ class Evaluate:
     def run(self) -> int:
         from lrpe.lab.experiments.run import score
         from lrpe.lab.experiments.written import read_experiment
-        from lrpe.lab.training.processes import joined, rank
+        from lrpe.lab.training.processes import process_group, rank
 
         folder = one(self.folder, "evaluate", "run")
         experiment = read_experiment(folder)
         if self.batches is not None:
             experiment = replace(experiment, scored=self.batches)
-        with joined(experiment.training.timeout) as device:
+        with process_group(experiment.training.timeout) as device:
             found = score(experiment, folder, device)
             if rank() == 0:
                 print(json.dumps(found, indent=2)) if self.json else show(found)

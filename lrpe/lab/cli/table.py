@@ -84,10 +84,10 @@ class MakeTable:
     def train(self, name: str) -> int:
         from lrpe.lab.experiments.cells import run_cells
         from lrpe.lab.report.results import report_table
-        from lrpe.lab.training.processes import joined, rank
+        from lrpe.lab.training.processes import process_group, rank
 
         plan = self.plan(name)
-        with joined(max(each.training.timeout for each in plan.experiments)) as device:
+        with process_group(max(each.training.timeout for each in plan.experiments)) as device:
             failures = run_cells(plan.experiments, plan.runs, self.processes or os.cpu_count() or 1, str(device))
             if rank() > 0:
                 return 0

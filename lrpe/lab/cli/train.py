@@ -56,11 +56,11 @@ class Train:
     def run(self) -> int:
         self.check_names()
         from lrpe.lab.experiments.run import run_in
-        from lrpe.lab.training.processes import joined, rank
+        from lrpe.lab.training.processes import process_group, rank
 
         experiment = self.experiment()
         folder = self.out or self.runs / experiment.name
-        with joined(experiment.training.timeout) as device:
+        with process_group(experiment.training.timeout) as device:
             results = run_in(folder, experiment, self.runs, device)
             if rank() == 0:
                 show(results)

@@ -13,8 +13,8 @@ from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.experiments.apart import train_apart
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.run import finished, run, title
-from lrpe.lab.training.processes import world
-from lrpe.lab.training.run_files import last_update
+from lrpe.lab.training.processes import world_size
+from lrpe.lab.training.run_files import read_last_update
 
 Failures = dict[str, str]  # why, by the name of the experiment
 
@@ -43,7 +43,7 @@ def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
     except StoppedError:
         raise
     except Exception as error:
-        if world() > 1:
+        if world_size() > 1:
             raise
         reason = str(error) if isinstance(error, LrpeError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, LrpeError):
@@ -84,5 +84,5 @@ def progress_line(done: int, total: int, others: str) -> str:
 
 
 def progress_of(under_way: Sequence[Experiment], runs: Path) -> str:
-    done = [(title(cell), last_update(runs / cell.name)) for cell in under_way]
+    done = [(title(cell), read_last_update(runs / cell.name)) for cell in under_way]
     return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)

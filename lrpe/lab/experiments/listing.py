@@ -13,7 +13,7 @@ from lrpe.lab.experiments.run import read_results
 from lrpe.lab.experiments.run_folders import find_runs
 from lrpe.lab.experiments.written import read_experiment
 from lrpe.lab.training.record import is_running
-from lrpe.lab.training.run_files import Line, read_about, read_metrics
+from lrpe.lab.training.run_files import MetricsLine, read_metrics, read_run_info
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _list_run(folder: Path, name: str) -> Listed:
         return Listed(name, "damaged", problems=(str(error),))
 
 
-def status(folder: Path, lines: list[Line]) -> str:
+def status(folder: Path, lines: list[MetricsLine]) -> str:
     """Tell a run that holds its lock from one that has ended, in results, in divergence or half-way."""
     if is_running(folder):
         return "running"
@@ -67,10 +67,10 @@ def _last_written(folder: Path) -> str:
     return datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def best(folder: Path, lines: list[Line]) -> str:
+def best(folder: Path, lines: list[MetricsLine]) -> str:
     """Return the figure by which the best checkpoint was chosen, with its name."""
     step = re.fullmatch(r"step-(\d+)", Path(os.path.realpath(folder / "best")).name)
-    metric = read_about(folder).metric
+    metric = read_run_info(folder).metric
     name = f"validation {metric}"
     found = [line[name] for line in lines if name in line and step is not None and line["update"] == int(step[1])]
     return f"{metric} {found[0]:.4g}" if found else ""
@@ -78,7 +78,7 @@ def best(folder: Path, lines: list[Line]) -> str:
 
 def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
     """Return the metric by which the run is judged, and its course in validation: (update, figure)."""
-    metric = read_about(folder).metric
+    metric = read_run_info(folder).metric
     name = f"validation {metric}"
     points = [(line["update"], line[name]) for line in read_metrics(folder)[0] if name in line]
     return metric, [(update, figure) for update, figure in points if math.isfinite(figure)]

@@ -19,8 +19,8 @@ from lrpe.lab.experiments.written import to_dict, upgrade
 from lrpe.lab.tasks.evaluate import evaluate
 from lrpe.lab.tasks.task import Task
 from lrpe.lab.training.loop import train
-from lrpe.lab.training.processes import on_first, rank, world
-from lrpe.lab.training.run_files import About
+from lrpe.lab.training.processes import rank, run_on_first, world_size
+from lrpe.lab.training.run_files import RunInfo
 from lrpe.lab.training.same_run import check_config
 from lrpe.lab.training.writing import naming_failure
 from lrpe.models.saved import load_model
@@ -41,13 +41,13 @@ def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.devic
     model = build_model(experiment, task, start).to(device)
     if experiment.checkpoint is not None and not (folder / "last").exists():
         load_checkpoint_weights(experiment.checkpoint, model)
-    on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
+    run_on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
     config = to_dict(experiment)
     train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
     if not finished(folder, experiment):
         parameters = sum(parameter.numel() for parameter in model.parameters())
         found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
-        on_first(lambda: write_results(folder, found))
+        run_on_first(lambda: write_results(folder, found))
     return read_results(folder)
 
 
@@ -95,7 +95,7 @@ def score_split(experiment: Experiment, task: Task, model: Any, split: str, devi
     training = experiment.training
     whole = training.evaluation_batch or training.optimization.batch
     size = training.evaluation_batch or training.micro_batch or whole  # what a process has room for
-    shares = {"rank": rank(), "world": world(), "workers": training.workers, "limit": experiment.scored * whole}
+    shares = {"rank": rank(), "world": world_size(), "workers": training.workers, "limit": experiment.scored * whole}
     return evaluate(task, model, task.batches(split, size, training=False, **shares).epoch(0), str(device))
 
 
@@ -130,9 +130,9 @@ def title(experiment: Experiment) -> str:
     return f"{experiment.column}, {find_method(experiment.method).title}, seed {experiment.training.seed}"
 
 
-def about(task: Task) -> About:
+def about(task: Task) -> RunInfo:
     """Return what environment.json says beside the machine: the data with its hashes, and how the run is judged."""
-    return About({"name": task.dataset.name, **task.dataset.facts}, task.metric, task.better)
+    return RunInfo({"name": task.dataset.name, **task.dataset.facts}, task.metric, task.better)
 
 
 def save_tokenizer(task: Task, folder: Path) -> None:

@@ -10,7 +10,7 @@ from lrpe.lab.experiments.build import build_config, model_class
 from lrpe.lab.experiments.columns.language import stdlib
 from lrpe.lab.experiments.cost import estimate, vocabulary
 from lrpe.lab.experiments.scale import find_scale
-from lrpe.lab.training.processes import own_device
+from lrpe.lab.training.processes import local_device
 
 SCALES = {"cpu": "small", "cuda": "paper"}  # a model that is large enough to keep the device busy, and no larger
 
@@ -25,7 +25,7 @@ class Speed:
 
 def measure_speed(seconds: float = 1.0) -> Speed:
     """Time forward and backward passes of a language model: what training reaches here, not what a product does."""
-    device = own_device()
+    device = local_device()
     cell = find_scale(SCALES[device.type])(stdlib("type2"))
     model: Any = model_class(cell)(build_config(cell, vocabulary(cell))).to(device)
     plan, length = cell.training.optimization, cell.data.options["length"]

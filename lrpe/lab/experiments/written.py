@@ -11,7 +11,7 @@ from typing import Any
 from lrpe.errors import LrpeError
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import row
-from lrpe.lab.training.same_run import Config, differing, flatten, is_free
+from lrpe.lab.training.same_run import Config, find_differing_keys, flatten, may_change
 from lrpe.models.configuration import LrpeConfig
 from lrpe.schema import conform
 from lrpe.serialization import read_yaml
@@ -86,7 +86,7 @@ def tell_apart(before: Experiment, after: Experiment) -> Experiment:
         after = replace(after, start=tell_apart(before.start, after.start))
     old, new = flatten(_plain(before)), flatten(_plain(after))
     same_data = before.data.name == after.data.name
-    keys = [key for key in differing(old, new) if key not in NAMED and not is_free(key)]
+    keys = [key for key in find_differing_keys(old, new) if key not in NAMED and not may_change(key)]
     told = {key: new.get(key, "absent") for key in keys if same_data or not key.startswith("data.")}
     label = "-".join(filter(None, (before.label, label_of(told))))
     if len(label) > LONGEST_LABEL:

@@ -22,7 +22,7 @@ from lrpe.lab.report.page import beside, picture, pictures, provenance, write_pa
 from lrpe.lab.report.picture import file_name
 from lrpe.lab.report.table import Column
 from lrpe.lab.stamp import stamp
-from lrpe.lab.training.run_files import About, read_about, read_metrics
+from lrpe.lab.training.run_files import RunInfo, read_metrics, read_run_info
 from lrpe.serialization import read_text
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Run:
 
     folder: Path
     experiment: Experiment
-    about: About
+    about: RunInfo
     config: str  # the text of config.yaml
     environment: str  # that of environment.json
     results: Results
@@ -63,7 +63,7 @@ def read_run(folder: Path) -> Run:
     return Run(
         folder,
         read_experiment(folder),
-        read_about(folder),
+        read_run_info(folder),
         read_text(folder / "config.yaml"),
         read_text(environment) if environment.exists() else "",
         read_results(folder) if done.exists() else {},

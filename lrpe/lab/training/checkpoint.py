@@ -14,14 +14,14 @@ from lrpe.atomic import remove, sync, sync_folder, write_atomically
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.training.optimizer_state import load_state, save_state
-from lrpe.lab.training.precision import Scale
-from lrpe.lab.training.processes import on_every, on_first, rank, world
+from lrpe.lab.training.precision import LossScale
+from lrpe.lab.training.processes import rank, run_on_every, run_on_first, world_size
 from lrpe.lab.training.writing import naming_failure
 from lrpe.models.saved import quietly
 from lrpe.schema import conform_known
 from lrpe.serialization import read_json, to_json
 
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 WEIGHTS = "model.safetensors"
 DONE = "checkpoint.json"  # written last: a folder without it is not a checkpoint
 
@@ -42,7 +42,7 @@ class Progress:
     update: int
     best: tuple[int, float | None] | None = None
     metrics: dict[str, float | None] = field(default_factory=dict)
-    precision: Scale = field(default_factory=Scale)
+    precision: LossScale = field(default_factory=LossScale)
     processes: int = 1
     sha256: dict[str, str] = field(default_factory=dict)
 
@@ -55,10 +55,10 @@ def save_checkpoint(folder: Path, model: Any, bare: Any, optimizer: Any, progres
     """Write a checkpoint of all processes. ``bare`` is the model that ``model`` may wrap, as transformers saves it."""
     temporary = folder.with_name(f".{folder.name}.tmp")  # all processes know this name; nobody else writes here
     try:
-        on_first(lambda: _clear(temporary))
-        weights = get_model_state_dict(model, options=WHOLE)
-        on_every(lambda: _save_share(temporary, folder, model, optimizer))
-        on_first(lambda: _complete(temporary, folder, bare, weights, progress))
+        run_on_first(lambda: _clear(temporary))
+        weights = get_model_state_dict(model, options=_WHOLE)
+        run_on_every(lambda: _save_share(temporary, folder, model, optimizer))
+        run_on_first(lambda: _complete(temporary, folder, bare, weights, progress))
     finally:
         if rank() == 0:
             remove(temporary)
@@ -78,11 +78,11 @@ def _save_share(temporary: Path, folder: Path, model: Any, optimizer: Any) -> No
 
 def _complete(temporary: Path, folder: Path, bare: Any, weights: dict[str, Any], progress: Progress) -> None:
     """Write what the first process alone writes; the folder gets its name when all of it is on the disk."""
-    second = tied_names(bare)
+    second = _tied_names(bare)
     once = {name: weights[name] for name in weights if name not in second}
     with naming_failure(folder), quietly():
         bare.save_pretrained(temporary, state_dict=once)
-        described = replace(progress, processes=world(), sha256=_hashes(temporary))
+        described = replace(progress, processes=world_size(), sha256=_hashes(temporary))
         write_atomically(temporary / DONE, to_json(asdict(described)))
         sync_folder(temporary)
         remove(folder)  # a damaged one
@@ -90,7 +90,7 @@ def _complete(temporary: Path, folder: Path, bare: Any, weights: dict[str, Any],
         sync(folder.parent)
 
 
-def tied_names(model: nn.Module) -> dict[str, str]:
+def _tied_names(model: nn.Module) -> dict[str, str]:
     """Return {second name: first name} of tied parameters, which are saved under their first."""
     first = {id(parameter): name for name, parameter in model.named_parameters()}
     every = [(name, first[id(parameter)]) for name, parameter in model.named_parameters(remove_duplicate=False)]
@@ -113,7 +113,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     found = _read_tensors(folder / WEIGHTS)
     wanted = get_model_state_dict(model)
     prefix = "module." if isinstance(model, nn.parallel.DistributedDataParallel) else ""
-    second = {name.removeprefix(prefix): first.removeprefix(prefix) for name, first in tied_names(model).items()}
+    second = {name.removeprefix(prefix): first.removeprefix(prefix) for name, first in _tied_names(model).items()}
     _check_same_tensors(folder, found, {name: wanted[name] for name in wanted if name not in second})
     whole: dict[str, Any] = found | {name: found[first] for name, first in second.items()}
     set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, strict=True))

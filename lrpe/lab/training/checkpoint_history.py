@@ -12,68 +12,68 @@ from lrpe.lab.training.writing import naming_failure
 from lrpe.schema import conform_known
 from lrpe.serialization import read_json
 
-KEPT = 2  # beside the best
+_KEPT = 2  # beside the best
 
 
-class History:
+class CheckpointHistory:
     """Folders step-N of checkpoints. Only one process may change them."""
 
     def __init__(self, folder: Path):
         self.run, self.folder = folder, folder / "checkpoints"
         self.damaged: list[str] = []  # what was passed over, and why
 
-    def place(self, update: int) -> Path:
+    def path_of(self, update: int) -> Path:
         return self.folder / f"step-{update:08d}"
 
-    def found(self) -> list[Path]:
+    def list_all(self) -> list[Path]:
         """List the checkpoints, the newest first."""
         folders = [file.parent for file in self.folder.glob(f"step-*/{DONE}")]
         return sorted((folder for folder in folders if re.fullmatch(r"step-\d{8,}", folder.name)), reverse=True)
 
-    def newest(self) -> Progress | None:
+    def find_newest(self) -> Progress | None:
         """Return how far the newest whole checkpoint is. Damaged ones are put aside and noted in ``damaged``."""
-        self.sweep()
-        for folder in self.found():
+        self._sweep()
+        for folder in self.list_all():
             try:
-                return self.read(folder)
+                return self._read(folder)
             except LrpeError as error:
                 self.damaged.append(str(error))
                 _put_aside(folder, "damaged")
         return None
 
-    def read(self, folder: Path) -> Progress:
+    def _read(self, folder: Path) -> Progress:
         progress = read_progress(folder)
-        right = self.place(progress.update) == folder
+        right = self.path_of(progress.update) == folder
         require(right, f"The checkpoint {folder} is damaged: it says that it is of update {progress.update}.")
         return progress
 
     def withdraw(self, update: int) -> Progress | None:
         """Put aside the checkpoint of weights that gave no finite loss; return how far the newest one left is."""
-        if self.place(update).exists():
-            _put_aside(self.place(update), "diverged")
-        left = self.newest()
+        if self.path_of(update).exists():
+            _put_aside(self.path_of(update), "diverged")
+        left = self.find_newest()
         if left is not None:
-            self.mark(left.update, None if left.best is None else left.best[0])
+            self.link(left.update, None if left.best is None else left.best[0])
         for name in ("last", "best"):
             if not (self.run / name).exists():  # a link that leads nowhere now
                 remove(self.run / name)
         return left
 
-    def sweep(self) -> None:
+    def _sweep(self) -> None:
         """Remove what a process that was killed had begun to write, or to remove."""
         begun = [path for path in self.folder.glob("step-*") if not (path / DONE).exists()]
         for path in (*begun, *self.folder.glob(".step-*.tmp")):
             remove(path)
 
-    def mark(self, last: int, best: int | None) -> None:
+    def link(self, last: int, best: int | None) -> None:
         """Link ``last`` and ``best`` to these updates' checkpoints, and remove others that are not needed."""
-        wanted = {"last": self.place(last)} | ({} if best is None else {"best": self.place(best)})
+        wanted = {"last": self.path_of(last)} | ({} if best is None else {"best": self.path_of(best)})
         for name, folder in wanted.items():
             with naming_failure(self.run / name):
                 _link(self.run / name, folder)
-        found = self.found()
-        needed = {*wanted.values(), *(self.place(best) for best in map(_best_of, found[:KEPT]) if best is not None)}
-        for old in found[KEPT:]:
+        found = self.list_all()
+        needed = {*wanted.values(), *(self.path_of(best) for best in map(_best_of, found[:_KEPT]) if best is not None)}
+        for old in found[_KEPT:]:
             if old not in needed:
                 (old / DONE).unlink()  # first it is no checkpoint any more
                 remove(old)

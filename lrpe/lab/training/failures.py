@@ -14,19 +14,19 @@ from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
 from lrpe.errors import LrpeError
 
-ROLL_CALL = 5.0  # seconds in which processes say that they are there, when one seems lost
-LOST = re.compile(r"time[d ]*out|(closed|reset) by peer|broken pipe|connection (refused|closed)", re.IGNORECASE)
+_ROLL_CALL = 5.0  # seconds in which processes say that they are there, when one seems lost
+_LOST = re.compile(r"time[d ]*out|(closed|reset) by peer|broken pipe|connection (refused|closed)", re.IGNORECASE)
 
 
 @contextmanager
-def naming_lost(store: Any, number: int, count: int, timeout: float) -> Iterator[None]:
+def name_lost_processes(store: Any, number: int, count: int, timeout: float) -> Iterator[None]:
     """Turn the failure of processes to talk to each other into an ``LrpeError`` that names those that are lost."""
     try:
         yield
     except RuntimeError as error:
-        if not LOST.search(str(error)):
+        if not _LOST.search(str(error)):
             raise
-        lost = find_lost(store, number, count)
+        lost = _find_lost(store, number, count)
         named = f"Process {', '.join(map(str, lost))} of 0 ... {count - 1}" if lost else "Another process"
         raise LrpeError(
             f"{named} has ended, or has not answered for {timeout:g} seconds (--training.timeout). End what is left of "
@@ -34,7 +34,7 @@ def naming_lost(store: Any, number: int, count: int, timeout: float) -> Iterator
         ) from error
 
 
-def find_lost(store: Any, number: int, count: int) -> list[int]:
+def _find_lost(store: Any, number: int, count: int) -> list[int]:
     """Return the processes that do not answer a roll call.
 
     The store is the first process's, unless torchrun holds it. If that is frozen a question to it never returns,
@@ -43,14 +43,14 @@ def find_lost(store: Any, number: int, count: int) -> list[int]:
     answers: Queue[list[int]] = Queue()
     threading.Thread(target=lambda: answers.put(_call_roll(store, number, count)), daemon=True).start()
     try:
-        return answers.get(timeout=2 * ROLL_CALL + count)
+        return answers.get(timeout=2 * _ROLL_CALL + count)
     except Empty:
         return [0]
 
 
 def _call_roll(store: Any, number: int, count: int) -> list[int]:
     store.set(f"lrpe/here/{number}", "")
-    patience = [ROLL_CALL, *[1.0] * (count - 1)]  # whoever is there comes while the first is waited for
+    patience = [_ROLL_CALL, *[1.0] * (count - 1)]  # whoever is there comes while the first is waited for
     return [each for each in range(count) if not _is_here(store, each, patience[each])]
 
 
@@ -62,7 +62,7 @@ def _is_here(store: Any, number: int, seconds: float) -> bool:
     return True
 
 
-def first_to_say(text: str) -> bool:
+def is_first_to_report(text: str) -> bool:
     """Whether this process is the first of those that torchrun started to say this; without torchrun it is."""
     if "MASTER_ADDR" not in os.environ or "RANK" not in os.environ:
         return True

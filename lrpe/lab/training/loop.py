@@ -15,17 +15,17 @@ from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.tasks.evaluate import describe_metrics, evaluate, to_device
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.lab.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from lrpe.lab.training.checkpoint_history import History
-from lrpe.lab.training.monitors import Bar, Watcher, choose_watchers
-from lrpe.lab.training.optimization import scale_
+from lrpe.lab.training.checkpoint_history import CheckpointHistory
+from lrpe.lab.training.monitors import Monitor, ProgressBar, choose_monitors
+from lrpe.lab.training.optimization import scale_and_clip_
 from lrpe.lab.training.parallel import choose_parallel
 from lrpe.lab.training.precision import Precision
-from lrpe.lab.training.processes import Stop, added, on_first, rank, world
+from lrpe.lab.training.processes import Stop, rank, run_on_first, sum_over_processes, world_size
 from lrpe.lab.training.record import Record
-from lrpe.lab.training.run_files import About, read_metrics
+from lrpe.lab.training.run_files import RunInfo, read_metrics
 from lrpe.lab.training.same_run import Config
 from lrpe.lab.training.settings import Training
-from lrpe.lab.training.steps import Steps, draw_seeds, measure, set_seed, validation_batches
+from lrpe.lab.training.steps import Steps, build_validation_batches, draw_seeds, measure, set_seed
 
 
 def train(
@@ -35,7 +35,7 @@ def train(
     folder: Path,
     config: Config,
     title: str,
-    about: About = About(),  # noqa: B008 (frozen)
+    about: RunInfo = RunInfo(),  # noqa: B008 (frozen)
     upgrade: Callable[[Config], Config] = lambda old: old,
 ) -> dict[str, float]:
     """Train ``bare`` on the task, or go on with the run in the folder.
@@ -52,12 +52,12 @@ def train(
         The metrics of the last evaluation.
     """
     record = Record(folder, config, rank() == 0, upgrade)
-    with record.alone():
-        on_first(lambda: record.begin(about))
+    with record.locked():
+        run_on_first(lambda: record.begin(about))
         return Loop(task, bare, training, record, title).run()
 
 
-class Learned(NamedTuple):
+class _Update(NamedTuple):
     """Of an update, over all processes: the mean loss, the gradient's norm, tokens or samples, whether to end."""
 
     loss: float
@@ -67,7 +67,7 @@ class Learned(NamedTuple):
 
 
 class Loop:
-    """A run under way: ``update`` updates are done, ``found`` are the metrics last measured."""
+    """A run under way: ``update`` updates are done, ``metrics`` are the metrics last measured."""
 
     def __init__(self, task: Task, bare: Any, training: Training, record: Record, title: str):
         self.task, self.bare, self.training, self.record, self.title = task, bare, training, record, title
@@ -81,69 +81,73 @@ class Loop:
         batch, seed, workers = training.optimization.batch, training.seed, training.workers
         self.steps = Steps(task, batch, training.micro_batch, seed=seed, workers=workers)
         limit = training.evaluation_batches * (training.evaluation_batch or batch)
-        self.validation = validation_batches(task, training.evaluation_batch or self.steps.size, limit, workers)
-        self.plan = training.optimization.settled(self.steps.updates_per_epoch)
+        self.validation = build_validation_batches(task, training.evaluation_batch or self.steps.size, limit, workers)
+        self.plan = training.optimization.count_in_updates(self.steps.updates_per_epoch)
         self.optimizer = self.plan.build(self.model)
         self.seeds = draw_seeds(training.seed, self.plan.updates)
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.history, self.stop = History(record.folder), Stop()
-        self.watchers: list[Watcher] = []
-        self.update, self.saved, self.found, self.unit = 0, 0, {}, ""
+        self.history, self.stop = CheckpointHistory(record.folder), Stop()
+        self.monitors: list[Monitor] = []
+        self.update, self.saved, self.metrics, self.unit = 0, 0, {}, ""
         self.best: tuple[int, float | None] | None = None  # the update, and its metric, None if it is not a number
 
     def run(self) -> dict[str, float]:
         self.resume()
         if self.update < self.plan.updates:
-            with self.stop, self.watched(), Bar(self.title, self.plan.updates, self.update, rank() == 0) as bar:
-                self.go_on(bar)
-        return self.found
+            with (
+                self.stop,
+                self.monitored(),
+                ProgressBar(self.title, self.plan.updates, self.update, rank() == 0) as bar,
+            ):
+                self.train_on(bar)
+        return self.metrics
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint, if there is one."""
-        progress = on_first(self.history.newest)
+        progress = run_on_first(self.history.find_newest)
         for text in self.history.damaged:
             way = "The one before it is used." if progress else "There is none before it: the run begins anew."
             print(f"{text} {way}", file=sys.stderr)
             self.record.log(text)
         if progress is not None:
             self.update = self.saved = progress.update
-            self.best, self.found = progress.best, progress.figures()
+            self.best, self.metrics = progress.best, progress.figures()
             self.precision.restore(progress.precision)
-            load_checkpoint(self.history.place(self.update), self.model, self.optimizer)
+            load_checkpoint(self.history.path_of(self.update), self.model, self.optimizer)
             self.record.log(f"Resumed after update {self.update}.")
-            self.mark()
-        self.record.forget_after(self.update)
+            self.link_checkpoints()
+        self.record.drop_metrics_after(self.update)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def monitored(self) -> Iterator[None]:
         if self.record.writes:
             project, config = self.training.wandb, self.record.config
-            self.watchers = choose_watchers(self.record.folder, self.update, project, self.title, config)
+            self.monitors = choose_monitors(self.record.folder, self.update, project, self.title, config)
         try:
             yield
         finally:
-            for watcher in self.watchers:
-                watcher.close()
+            for monitor in self.monitors:
+                monitor.close()
 
-    def go_on(self, bar: Bar) -> None:
+    def train_on(self, bar: ProgressBar) -> None:
         steps, every = self.steps.after(self.update), self.training.save_every
         while self.update < self.plan.updates:
             started = time.perf_counter()
-            learned = self.learn(steps)
+            done = self.learn(steps)
             self.update += 1
-            self.tell(loss=learned.loss, norm=learned.norm, rate=self.rate, seconds=time.perf_counter() - started)
-            bar.show(self.update, learned.amount, self.unit, {"loss": learned.loss} | self.headline)
-            if self.due(self.training.evaluate_every):
+            self.report(loss=done.loss, norm=done.norm, rate=self.rate, seconds=time.perf_counter() - started)
+            bar.show(self.update, done.amount, self.unit, {"loss": done.loss} | self.headline)
+            if self.is_due(self.training.evaluate_every):
                 self.evaluate()
-            elif every and self.due(every):
+            elif every and self.is_due(every):
                 self.save()
-            if learned.stop and self.update < self.plan.updates:
+            if done.stop and self.update < self.plan.updates:
                 self.save()
                 raise StoppedError(f"Stopped after update {self.update} and saved; the same command goes on.")
-        if any(added([self.stop.asked], self.device)):
+        if any(sum_over_processes([self.stop.asked], self.device)):
             raise StoppedError("Stopped after the last update and saved; the same command goes on.")
 
-    def learn(self, steps: Iterator[Batch]) -> Learned:
+    def learn(self, steps: Iterator[Batch]) -> _Update:
         """One update of the weights."""
         set_seed(int(self.seeds[self.update]), self.device)
         for group in self.optimizer.param_groups:
@@ -152,14 +156,14 @@ class Loop:
         count = max(count, 1)  # nothing may be masked
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         # Gradients are means over processes of scaled sums: this makes them that of the mean loss.
-        norm = scale_(gradients, world() / (count * self.precision.scale), self.plan.clip)
+        norm = scale_and_clip_(gradients, world_size() / (count * self.precision.scale), self.plan.clip)
         loss, accepted = total / count, self.precision.accept(norm)
         if not math.isfinite(loss) or (accepted and not math.isfinite(norm)):
-            raise LrpeError(self.diverge(loss, norm))
+            raise LrpeError(self.handle_divergence(loss, norm))
         if accepted:
             self.optimizer.step()
         self.optimizer.zero_grad()
-        return Learned(loss, norm, amount, bool(stop))
+        return _Update(loss, norm, amount, bool(stop))
 
     def differentiate(self, steps: Iterator[Batch]) -> list[float]:
         """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
@@ -173,7 +177,7 @@ class Loop:
             losses += [loss.total.detach(), loss.count.to(self.device)]
             handled += amount
         numbers = torch.stack(losses).tolist()
-        return added([sum(numbers[::2]), sum(numbers[1::2]), handled, self.stop.asked], self.device)
+        return sum_over_processes([sum(numbers[::2]), sum(numbers[1::2]), handled, self.stop.asked], self.device)
 
     def compute_loss(self, batch: Batch) -> Loss:
         with self.precision.autocast():
@@ -185,13 +189,13 @@ class Loop:
 
     def evaluate(self) -> None:
         """Measure the model, and save it."""
-        with self.parallel.whole(self.model) as model, self.precision.autocast():
-            self.found = evaluate(self.task, model, self.validation.epoch(0), str(self.device))
-        value = self.found[self.task.metric]
+        with self.parallel.unsharded(self.model) as model, self.precision.autocast():
+            self.metrics = evaluate(self.task, model, self.validation.epoch(0), str(self.device))
+        value = self.metrics[self.task.metric]
         if self.best is None or improves(value, self.best[1], self.task.better):
             self.best = self.update, value
-        self.tell(**{f"validation {name}": figure for name, figure in self.found.items()})
-        self.record.log(f"update {self.update}: {describe_metrics(self.found, '.4f')}")
+        self.report(**{f"validation {name}": figure for name, figure in self.metrics.items()})
+        self.record.log(f"update {self.update}: {describe_metrics(self.metrics, '.4f')}")
         self.save()
 
     def save(self) -> None:
@@ -199,33 +203,33 @@ class Loop:
         if self.saved == self.update:
             return
         self.record.sync()
-        progress = Progress(self.update, self.best, dict(self.found), self.precision.state())
-        save_checkpoint(self.history.place(self.update), self.model, self.bare, self.optimizer, progress)
+        progress = Progress(self.update, self.best, dict(self.metrics), self.precision.state())
+        save_checkpoint(self.history.path_of(self.update), self.model, self.bare, self.optimizer, progress)
         self.saved = self.update
-        self.mark()
+        self.link_checkpoints()
 
-    def mark(self) -> None:
-        on_first(lambda: self.history.mark(self.update, None if self.best is None else self.best[0]))
+    def link_checkpoints(self) -> None:
+        run_on_first(lambda: self.history.link(self.update, None if self.best is None else self.best[0]))
 
-    def tell(self, **figures: float) -> None:
+    def report(self, **figures: float) -> None:
         self.record.add(update=self.update, **figures)
-        for watcher in self.watchers:
-            watcher.add(self.update, figures)
+        for monitor in self.monitors:
+            monitor.add(self.update, figures)
 
-    def due(self, every: int) -> bool:
+    def is_due(self, every: int) -> bool:
         return self.update % every == 0 or self.update == self.plan.updates
 
-    def diverge(self, loss: float, norm: float) -> str:
+    def handle_divergence(self, loss: float, norm: float) -> str:
         """Note the divergence, withdraw a checkpoint of the weights that led to it, and return how to go on."""
         before = [line["loss"] for line in read_metrics(self.record.folder)[0][-5:] if "loss" in line]
         epoch, shown = self.update // self.steps.updates_per_epoch, ", ".join(f"{each:.3f}" for each in before)
         self.record.add(update=self.update + 1, loss=loss, norm=norm, rate=self.rate, diverged=1)
-        good = on_first(lambda: self.history.withdraw(self.update))
+        good = run_on_first(lambda: self.history.withdraw(self.update))
         way_out = (
             "Begin anew with a lower rate, or clip."
             if good is None
             else f"Begin a new run with a lower rate, or clip, from the last good checkpoint: --from "
-            f"{self.history.place(good.update)} --training.optimization.rate {self.plan.rate / 2:g}"
+            f"{self.history.path_of(good.update)} --training.optimization.rate {self.plan.rate / 2:g}"
         )
         return (
             f"The loss became {loss} and the norm of its gradient {norm} at update {self.update + 1} (epoch {epoch}, "
@@ -239,7 +243,7 @@ class Loop:
 
     @property
     def headline(self) -> dict[str, float]:
-        return {self.task.metric: self.found[self.task.metric]} if self.found else {}
+        return {self.task.metric: self.metrics[self.task.metric]} if self.metrics else {}
 
 
 def improves(value: float, best: float | None, better: str) -> bool:

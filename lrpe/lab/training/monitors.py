@@ -13,22 +13,22 @@ from tqdm import tqdm
 
 from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError
-from lrpe.lab.training.writing import Growing, naming_failure
+from lrpe.lab.training.writing import AppendFile, naming_failure
 
-Figures = dict[str, float]
+Metrics = dict[str, float]
 
 
-class Watcher(ABC):
+class Monitor(ABC):
     @abstractmethod
-    def add(self, update: int, figures: Figures) -> None:
-        """Figures of an update."""
+    def add(self, update: int, figures: Metrics) -> None:
+        """Metrics of an update."""
 
     @abstractmethod
     def close(self) -> None:
         """No more will come."""
 
 
-class TensorBoard(Watcher):
+class _TensorBoard(Monitor):
     """A file of events in a run's folder, one event an update; what was told of updates after ``done`` is withdrawn."""
 
     def __init__(self, folder: Path, done: int):
@@ -38,11 +38,11 @@ class TensorBoard(Watcher):
         self.summaries: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2")
         with naming_failure(folder):
             (folder / "tensorboard").mkdir(exist_ok=True)
-        self.writer = RecordWriter(Growing(folder / "tensorboard" / f"events.out.tfevents.{time.time():017.6f}"))
+        self.writer = RecordWriter(AppendFile(folder / "tensorboard" / f"events.out.tfevents.{time.time():017.6f}"))
         self.write(file_version="brain.Event:2")
         self.write(step=done + 1, session_log=self.events.SessionLog(status=self.events.SessionLog.START))
 
-    def add(self, update: int, figures: Figures) -> None:
+    def add(self, update: int, figures: Metrics) -> None:
         value = self.summaries.Summary.Value
         values = [value(tag=name.replace(" ", "/"), simple_value=figure) for name, figure in figures.items()]
         self.write(step=update, summary=self.summaries.Summary(value=values))
@@ -54,23 +54,28 @@ class TensorBoard(Watcher):
         self.writer.close()
 
 
-class Wandb(Watcher):
+class _Wandb(Monitor):
     """A run of a project of Weights & Biases, taken up again when ours is."""
 
     def __init__(self, folder: Path, project: str, title: str, config: dict[str, Any]):
         wandb: Any = importlib.import_module("wandb")
         self.run = wandb.init(
-            project=project, name=title, config=config, id=own_id(folder / "wandb-id"), resume="allow", dir=folder
+            project=project,
+            name=title,
+            config=config,
+            id=_read_or_draw_id(folder / "wandb-id"),
+            resume="allow",
+            dir=folder,
         )
 
-    def add(self, update: int, figures: Figures) -> None:
+    def add(self, update: int, figures: Metrics) -> None:
         self.run.log(figures, step=update)
 
     def close(self) -> None:
         self.run.finish()
 
 
-def own_id(file: Path) -> str:
+def _read_or_draw_id(file: Path) -> str:
     """By which a run is known elsewhere: drawn once, and kept in its folder."""
     if not file.exists():
         with naming_failure(file):
@@ -78,27 +83,27 @@ def own_id(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def choose_watchers(folder: Path, done: int, project: str | None, title: str, config: dict[str, Any]) -> list[Watcher]:
+def choose_monitors(folder: Path, done: int, project: str | None, title: str, config: dict[str, Any]) -> list[Monitor]:
     """TensorBoard if it is installed; Weights & Biases if a project is named."""
-    watchers: list[Watcher] = [TensorBoard(folder, done)] if find_spec("tensorboard") else []
+    monitors: list[Monitor] = [_TensorBoard(folder, done)] if find_spec("tensorboard") else []
     if project is not None:
         if find_spec("wandb") is None:
             raise LrpeError("Weights & Biases is not installed: pip install wandb, or leave wandb out.")
-        watchers.append(Wandb(folder, project, title, config))
-    return watchers
+        monitors.append(_Wandb(folder, project, title, config))
+    return monitors
 
 
-SECONDS = 10.0  # between two lines where there is no terminal; a bar is drawn anew five times a second
+_SECONDS_BETWEEN_LINES = 10.0  # between two lines where there is no terminal; a bar is drawn anew five times a second
 
 
-class Bar:
+class ProgressBar:
     """Loss, metric, tokens a second and time left; the last two are means since this process took the run up."""
 
     def __init__(self, title: str, total: int, done: int, shown: bool):
         self.title, self.total, self.begun, self.shown = title, total, done, shown
         live = shown and sys.stderr.isatty()
         self.bar = tqdm(total=total, initial=done, desc=title, unit="update", dynamic_ncols=True) if live else None
-        self.pause = 0.2 if live else SECONDS
+        self.pause = 0.2 if live else _SECONDS_BETWEEN_LINES
         self.started = self.last = time.monotonic()
         self.handled = 0.0
 
@@ -120,7 +125,7 @@ class Bar:
         left = tqdm.format_interval(seconds * (self.total - update) / (update - self.begun))
         print(f"{self.title}: update {update} of {self.total}, {text}, {left} left", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> "ProgressBar":
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from lrpe.errors import LrpeError, require
 
-METADATA, PREFIX = ".metadata", "optimizer.state."
-RECORDS = ("torch.distributed.checkpoint.", "torch.serialization", "pathlib")  # where the names of an index are from
-LARGEST = 2**28  # bytes
+METADATA, _PREFIX = ".metadata", "optimizer.state."
+_RECORDS = ("torch.distributed.checkpoint.", "torch.serialization", "pathlib")  # where the names of an index are from
+_LARGEST = 2**28  # bytes
 
 
 class _Record:
@@ -37,7 +37,7 @@ class _Unpickler(pickle.Unpickler):
         """Return what stands for a name of the index; ``LrpeError`` for one that no index has."""
         if (module, name) == ("torch", "Size"):
             return tuple
-        if module.startswith(RECORDS) or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
+        if module.startswith(_RECORDS) or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
             return _Record
         raise LrpeError(f"it names {module}.{name}, which no checkpoint of ours does. Do not trust where it comes from")
 
@@ -79,15 +79,15 @@ def _guarded(folder: Path, read: Any) -> Any:
 
 
 def _read_index(folder: Path) -> dict[str, list[_Piece]]:
-    require((folder / METADATA).stat().st_size <= LARGEST, f"its index has more than {LARGEST:,} bytes")
+    require((folder / METADATA).stat().st_size <= _LARGEST, f"its index has more than {_LARGEST:,} bytes")
     content = (folder / METADATA).read_bytes()
     _check_numbers(content)
     index = _Unpickler(io.BytesIO(content)).load()
     found: dict[str, list[_Piece]] = {}
     for key, info in index.storage_data.items():
-        if key.fqn.startswith(PREFIX):
+        if key.fqn.startswith(_PREFIX):
             piece = _Piece(key.offset or (), _inside(folder, info.relative_path), int(info.offset), int(info.length))
-            found.setdefault(key.fqn.removeprefix(PREFIX), []).append(piece)
+            found.setdefault(key.fqn.removeprefix(_PREFIX), []).append(piece)
     return {name: sorted(pieces, key=lambda piece: piece.rows_before) for name, pieces in found.items()}
 
 

@@ -57,7 +57,7 @@ class Optimization:
             require(0 <= warmup < whole, f"The warm-up ends before the run; got {warmup} of {whole}.")
         require(self.rate > 0 and self.weight_decay >= 0 and self.clip >= 0, f"Rates are not negative; got {self}.")
 
-    def settled(self, updates_per_epoch: int) -> "Optimization":
+    def count_in_updates(self, updates_per_epoch: int) -> "Optimization":
         """The same, counted in updates."""
         updates, warmup = self.updates, self.warmup
         if self.epochs:
@@ -70,7 +70,7 @@ class Optimization:
         """The learning rate of update 0, 1, ... updates - 1."""
         if update < self.warmup:
             return self.first_rate + (self.rate - self.first_rate) * (update + 1) / self.warmup
-        return self.rate * FALLS[self.schedule](update + 1 - self.warmup, self.updates - self.warmup, self.warmup)
+        return self.rate * _FACTORS[self.schedule](update + 1 - self.warmup, self.updates - self.warmup, self.warmup)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.optimizer]
@@ -79,7 +79,7 @@ class Optimization:
 
 
 # Of updates since the warm-up, of those that there are, and its length.
-FALLS: dict[str, Callable[[int, int, int], float]] = {
+_FACTORS: dict[str, Callable[[int, int, int], float]] = {
     "inverse-sqrt": lambda done, total, warmup: math.sqrt(max(warmup, 1) / (max(warmup, 1) + done)),
     "polynomial": lambda done, total, warmup: max(0.0, 1 - (done - 1) / total),
     "cosine": lambda done, total, warmup: (1 + math.cos(math.pi * (done - 1) / total)) / 2,
@@ -87,7 +87,7 @@ FALLS: dict[str, Callable[[int, int, int], float]] = {
 }
 
 
-def scale_(gradients: list[Tensor], factor: float, largest: float) -> float:
+def scale_and_clip_(gradients: list[Tensor], factor: float, largest: float) -> float:
     """Multiply a gradient; if it is then longer than ``largest`` (and that is not 0), shorten it to that.
 
     The norm that it had before it was shortened.

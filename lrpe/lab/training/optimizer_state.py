@@ -13,9 +13,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.training.old_optimizer_state import METADATA, open_old_state
-from lrpe.lab.training.processes import rank, world
+from lrpe.lab.training.processes import rank, world_size
 
-Read = Callable[[str], Tensor]  # a whole tensor by its name, such as "layers.0.weight.exp_avg"
+_Read = Callable[[str], Tensor]  # a whole tensor by its name, such as "layers.0.weight.exp_avg"
 
 
 def save_state(folder: Path, model: Any, optimizer: Any) -> None:
@@ -30,7 +30,7 @@ def save_state(folder: Path, model: Any, optimizer: Any) -> None:
         for key, tensor in tensors.items()
         if isinstance(tensor, DTensor) or rank() == 0
     }
-    save_file(share, folder / f"{rank() + 1:05d}-of-{world():05d}.safetensors")
+    save_file(share, folder / f"{rank() + 1:05d}-of-{world_size():05d}.safetensors")
 
 
 def _own_part(tensor: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def _own_part(tensor: Tensor) -> Tensor:
 
 def load_state(folder: Path, model: Any, optimizer: Any) -> None:
     """Put a saved state into the optimiser; ``LrpeError`` if it is not whole, or of another model."""
-    read = open_old_state(folder) if (folder / METADATA).exists() else open_state(folder)
+    read = open_old_state(folder) if (folder / METADATA).exists() else _open_state(folder)
     state: Any = get_optimizer_state_dict(model, optimizer)
     for name, tensors in state["state"].items():
         for key, like in tensors.items():
@@ -61,7 +61,7 @@ def _placed(whole: Tensor, like: Tensor, name: str) -> Tensor:
     return whole.to(like.device)
 
 
-def open_state(folder: Path) -> Read:
+def _open_state(folder: Path) -> _Read:
     """Return a function that puts a tensor together from its rows in every share, which are in the order of ranks."""
     try:
         shares = [safe_open(file, "pt") for file in sorted(folder.glob("*.safetensors"))]

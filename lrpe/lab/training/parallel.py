@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from lrpe.lab.training.processes import world
+from lrpe.lab.training.processes import world_size
 
 
 class Parallel(ABC):
@@ -26,22 +26,22 @@ class Parallel(ABC):
         """The surroundings of a step, forward and backward."""
 
     @abstractmethod
-    def whole(self, model: Any) -> AbstractContextManager:
+    def unsharded(self, model: Any) -> AbstractContextManager:
         """The model as a process may call it on its own, as often as it has batches."""
 
 
-class Alone(Parallel):
+class _SingleProcess(Parallel):
     def wrap(self, model: Any) -> Any:
         return model
 
     def step(self, model: Any, last: bool) -> AbstractContextManager:
         return nullcontext()
 
-    def whole(self, model: Any) -> AbstractContextManager:
+    def unsharded(self, model: Any) -> AbstractContextManager:
         return nullcontext(model)
 
 
-class Replicated(Parallel):
+class _Replicated(Parallel):
     """DistributedDataParallel. What is measured has the buffers of the first process, such as batch norm's averages."""
 
     def wrap(self, model: Any) -> Any:
@@ -52,8 +52,8 @@ class Replicated(Parallel):
     def step(self, model: Any, last: bool) -> AbstractContextManager:
         return nullcontext() if last else model.no_sync()
 
-    def whole(self, model: Any) -> AbstractContextManager:
-        agree(model.module.buffers())
+    def unsharded(self, model: Any) -> AbstractContextManager:
+        _broadcast_from_first(model.module.buffers())
         return nullcontext(model.module)
 
 
@@ -61,8 +61,8 @@ class Sharded(Parallel):
     """FSDP2: parameters, gradients and the optimiser's state in shares, the blocks gathered one at a time."""
 
     def wrap(self, model: Any) -> Any:
-        agree([*model.parameters(), *model.buffers()])
-        mesh = init_device_mesh(next(model.parameters()).device.type, (world(),))
+        _broadcast_from_first([*model.parameters(), *model.buffers()])
+        mesh = init_device_mesh(next(model.parameters()).device.type, (world_size(),))
         for block in [part for part in model.modules() if type(part).__name__ in model._no_split_modules]:
             fully_shard(block, mesh=mesh)
         return fully_shard(model, mesh=mesh)
@@ -72,8 +72,8 @@ class Sharded(Parallel):
         return nullcontext()
 
     @contextmanager
-    def whole(self, model: Any) -> Iterator[Any]:
-        agree(model.buffers())
+    def unsharded(self, model: Any) -> Iterator[Any]:
+        _broadcast_from_first(model.buffers())
         parts = [part for part in model.modules() if isinstance(part, FSDPModule)]
         for part in parts:
             part.unshard()
@@ -86,15 +86,15 @@ class Sharded(Parallel):
                 part.reshard()
 
 
-def agree(tensors: Any) -> None:
+def _broadcast_from_first(tensors: Any) -> None:
     """The values of the first process, on every process."""
     with torch.no_grad():
         for tensor in tensors:
             dist.broadcast(tensor, 0)
 
 
-PARALLEL: dict[str, type[Parallel]] = {"ddp": Replicated, "fsdp": Sharded}
+_PARALLEL: dict[str, type[Parallel]] = {"ddp": _Replicated, "fsdp": Sharded}
 
 
 def choose_parallel(name: str) -> Parallel:
-    return PARALLEL[name]() if dist.is_initialized() else Alone()
+    return _PARALLEL[name]() if dist.is_initialized() else _SingleProcess()

@@ -9,11 +9,11 @@ import torch
 
 from lrpe.errors import require
 
-Kind = Literal["float32", "bfloat16", "float16"]
+PrecisionKind = Literal["float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
-class Scale:
+class LossScale:
     """What the loss is multiplied by, and for how many updates no gradient has overflowed."""
 
     scale: float = 1.0
@@ -30,7 +30,7 @@ class Precision:
 
     START, PATIENCE = 2.0**7, 2000
 
-    def __init__(self, kind: Kind, device: torch.device):
+    def __init__(self, kind: PrecisionKind, device: torch.device):
         self.dtype, self.device = getattr(torch, kind), device
         self.searches = kind == "float16"
         self.scale, self.held = self.START if self.searches else 1.0, 0
@@ -51,8 +51,8 @@ class Precision:
         require(self.scale >= 2**-14, "A gradient overflows float16 however it is scaled. Use bfloat16 or float32.")
         return fits
 
-    def state(self) -> Scale:
-        return Scale(self.scale, self.held)
+    def state(self) -> LossScale:
+        return LossScale(self.scale, self.held)
 
-    def restore(self, state: Scale) -> None:
+    def restore(self, state: LossScale) -> None:
         self.scale, self.held = state.scale, state.held

@@ -12,20 +12,20 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from lrpe.errors import LrpeError
-from lrpe.lab.training.failures import naming_lost
+from lrpe.lab.training.failures import name_lost_processes
 
 TIMEOUT = 1800.0  # seconds; gloo's own
-Found = TypeVar("Found")
+_T = TypeVar("_T")
 
 
 @contextmanager
-def joined(timeout: float = TIMEOUT) -> Iterator[torch.device]:
+def process_group(timeout: float = TIMEOUT) -> Iterator[torch.device]:
     """Join the processes that torchrun started, if it did, and leave them at the end; gives this one's device.
 
     Args:
         timeout: seconds to wait for another process before it counts as lost.
     """
-    device = own_device()
+    device = local_device()
     if "RANK" not in os.environ:
         yield device
         return
@@ -38,13 +38,13 @@ def joined(timeout: float = TIMEOUT) -> Iterator[torch.device]:
     else:
         dist.init_process_group("gloo", **meeting)
     try:
-        with naming_lost(store, number, count, timeout):
+        with name_lost_processes(store, number, count, timeout):
             yield device
     finally:
         dist.destroy_process_group()
 
 
-def own_device() -> torch.device:
+def local_device() -> torch.device:
     """A GPU for each process of a machine; the CPU where there is none."""
     number = int(os.environ.get("LOCAL_RANK", 0))
     return torch.device("cuda", number) if torch.cuda.is_available() else torch.device("cpu")
@@ -54,7 +54,7 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def world() -> int:
+def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -63,7 +63,7 @@ def barrier() -> None:
         dist.barrier()
 
 
-def added(numbers: list[float], device: torch.device) -> list[float]:
+def sum_over_processes(numbers: list[float], device: torch.device) -> list[float]:
     """Each of these, added up over all processes."""
     if not dist.is_initialized():
         return numbers
@@ -72,7 +72,7 @@ def added(numbers: list[float], device: torch.device) -> list[float]:
     return sums.tolist()
 
 
-def on_first(act: Callable[[], Found]) -> Found:
+def run_on_first(act: Callable[[], _T]) -> _T:
     """What the first process finds, on every process; and its error, so that none is left waiting for it."""
     if not dist.is_initialized():
         return act()
@@ -88,7 +88,7 @@ def on_first(act: Callable[[], Found]) -> Found:
     return told[0]
 
 
-def on_every(act: Callable[[], None]) -> None:
+def run_on_every(act: Callable[[], None]) -> None:
     """Act on every process. If one fails all of them raise its error, so that none is left waiting for it."""
     if not dist.is_initialized():
         return act()
@@ -97,7 +97,7 @@ def on_every(act: Callable[[], None]) -> None:
         act()
     except LrpeError as error:
         problem = str(error)
-    problems: list[str | None] = [None] * world()
+    problems: list[str | None] = [None] * world_size()
     dist.all_gather_object(problems, problem)
     for text in filter(None, problems):
         raise LrpeError(text)

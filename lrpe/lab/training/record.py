@@ -13,11 +13,11 @@ from filelock import FileLock, Timeout
 
 from lrpe.atomic import remove, sync, write_atomically
 from lrpe.errors import LrpeError
-from lrpe.lab.stamp import commit, cpu_model, installed_version
-from lrpe.lab.training.processes import on_first
-from lrpe.lab.training.run_files import About, read_metrics
-from lrpe.lab.training.same_run import Config, as_read, check_config, check_data
-from lrpe.lab.training.writing import Lines, naming_failure
+from lrpe.lab.stamp import describe_commit, find_cpu_model, find_installed_version
+from lrpe.lab.training.processes import run_on_first
+from lrpe.lab.training.run_files import RunInfo, read_metrics
+from lrpe.lab.training.same_run import Config, check_config, check_data, to_json_values
+from lrpe.lab.training.writing import LineFile, naming_failure
 from lrpe.serialization import to_json
 
 
@@ -31,9 +31,9 @@ class Record:
         self, folder: Path, config: Config, writes: bool = True, upgrade: Callable[[Config], Config] = lambda old: old
     ):
         self.folder, self.config, self.writes, self.upgrade = folder, config, writes, upgrade
-        self.lines, self.text = Lines(folder / "metrics.jsonl"), Lines(folder / "train.log")
+        self.lines, self.text = LineFile(folder / "metrics.jsonl"), LineFile(folder / "train.log")
 
-    def begin(self, about: About = About()) -> None:  # noqa: B008 (frozen)
+    def begin(self, about: RunInfo = RunInfo()) -> None:  # noqa: B008 (frozen)
         """Write the configuration of a new run; of one that is there already, see that it is the same, on equal data.
 
         ``about`` goes into environment.json, beside the versions and the machine.
@@ -42,18 +42,20 @@ class Record:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not (self.folder / "config.yaml").exists():
                 known = {"data": about.data, "metric": about.metric, "better": about.better}
-                write_atomically(self.folder / "environment.json", to_json(environment() | known))
-                write_atomically(self.folder / "config.yaml", yaml.safe_dump(as_read(self.config), sort_keys=False))
+                write_atomically(self.folder / "environment.json", to_json(_describe_environment() | known))
+                write_atomically(
+                    self.folder / "config.yaml", yaml.safe_dump(to_json_values(self.config), sort_keys=False)
+                )
                 return
         for text in check_config(self.folder, self.config, self.upgrade):
             self.log(f"Changed since the run began: {text}.")
-        check_data(self.folder, as_read(about.data))
+        check_data(self.folder, to_json_values(about.data))
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the folder, so that no other run has it, such as processes that outlived the torchrun of theirs."""
         lock = FileLock(self.folder / ".lock")
-        on_first(lambda: self._take(lock))
+        run_on_first(lambda: self._take(lock))
         try:
             yield
         finally:
@@ -82,7 +84,7 @@ class Record:
         if self.writes:
             self.lines.add(to_json(values, indent=None))
 
-    def forget_after(self, update: int) -> None:
+    def drop_metrics_after(self, update: int) -> None:
         """Drop the metrics of updates that are done again, and say which lines cannot be read."""
         if self.writes:
             kept, damaged = read_metrics(self.folder)
@@ -111,14 +113,14 @@ def is_running(folder: Path) -> bool:
         return False
 
 
-def environment() -> dict[str, Any]:
+def _describe_environment() -> dict[str, Any]:
     packages = ("lrpe", "torch", "transformers", "tokenizers", "numpy")
     return {
-        **commit(),
+        **describe_commit(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": cpu_model(),
+        "processor": find_cpu_model(),
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "versions": {package: installed_version(package) for package in packages},
+        "versions": {package: find_installed_version(package) for package in packages},
     }

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.errors import require
-from lrpe.lab.training.run_files import read_about
+from lrpe.lab.training.run_files import read_run_info
 from lrpe.serialization import read_yaml, to_json
 
 # Fields that say how a run is computed, and not what it learns, by their section: these may change on the way.
-FREE = {
+_FREE = {
     "training": {"micro_batch", "workers", "compile", "checkpointing", "parallel", "wandb", "timeout"},
     "checkpoint": {"path"},
 }
@@ -20,8 +20,8 @@ Config = dict[str, Any]
 def check_config(folder: Path, config: Config, upgrade: Callable[[Config], Config] = lambda old: old) -> list[str]:
     """Return what changed since the run began, if that is only how it is computed; ``LrpeError`` for another run."""
     before = upgrade(read_yaml(folder / "config.yaml", dict[str, Any]))
-    changed = differences(before, as_read(config))
-    refused = [text for key, text in changed.items() if not is_free(key)]
+    changed = describe_differences(before, to_json_values(config))
+    refused = [text for key, text in changed.items() if not may_change(key)]
     more = f" and {len(refused) - 5} more" if len(refused) > 5 else ""
     require(
         not refused,
@@ -33,9 +33,9 @@ def check_config(folder: Path, config: Config, upgrade: Callable[[Config], Confi
 
 def check_data(folder: Path, data: dict[str, Any]) -> None:
     """Raise ``LrpeError`` if what the run learned from has changed. Facts that it did not note cannot tell."""
-    before = flatten(read_about(folder).data)
+    before = flatten(read_run_info(folder).data)
     now = {key: value for key, value in flatten(data).items() if key in before}
-    changed = differences({key: before[key] for key in now}, now)
+    changed = describe_differences({key: before[key] for key in now}, now)
     require(
         not changed,
         f"The data of {str(folder)!r} are not those that it began with ({'; '.join(list(changed.values())[:3])}). Put "
@@ -44,27 +44,27 @@ def check_data(folder: Path, data: dict[str, Any]) -> None:
     )
 
 
-def is_free(key: str) -> bool:
+def may_change(key: str) -> bool:
     """Whether a field may change: how it is computed, what it is called, and where the weights that it began with lie.
 
     Which weights those are is told by their hash.
     """
     *_, section, name = ["", *key.split(".")]
-    return name in FREE.get(section, ()) or (section in ("", "start") and name == "label")
+    return name in _FREE.get(section, ()) or (section in ("", "start") and name == "label")
 
 
-def as_read(values: Config) -> Config:
+def to_json_values(values: Config) -> Config:
     """Return values as they are when they come back from a file: lists for tuples."""
     return json.loads(to_json(values))
 
 
-def differences(before: Config, after: Config) -> dict[str, str]:
+def describe_differences(before: Config, after: Config) -> dict[str, str]:
     """Return, for each field that differs, from what to what."""
     old, new = flatten(before), flatten(after)
-    return {key: f"{key}: {_shown(old, key)} there, {_shown(new, key)} now" for key in differing(old, new)}
+    return {key: f"{key}: {_shown(old, key)} there, {_shown(new, key)} now" for key in find_differing_keys(old, new)}
 
 
-def differing(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def find_differing_keys(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return the keys of flat values that differ; no key, null and an empty value are three different things."""
     keys = sorted(key for key in old | new if (key in old) != (key in new) or old[key] != new[key])
     return [key for key in keys if not any(other.startswith(f"{key}.") for other in keys)]  # {} that was filled

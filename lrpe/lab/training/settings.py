@@ -5,7 +5,7 @@ from typing import Literal
 
 from lrpe.errors import require
 from lrpe.lab.training.optimization import Optimization
-from lrpe.lab.training.precision import Kind
+from lrpe.lab.training.precision import PrecisionKind
 from lrpe.lab.training.processes import TIMEOUT
 
 
@@ -37,7 +37,7 @@ class Training:
     save_every: int = 0
     evaluation_batch: int = 0
     evaluation_batches: int = 0
-    precision: Kind = "float32"
+    precision: PrecisionKind = "float32"
     seed: int = 0
     workers: int = 0
     compile: bool = False

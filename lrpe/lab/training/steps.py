@@ -10,7 +10,7 @@ import torch
 from lrpe.errors import require
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.tasks.task import Batch, Task
-from lrpe.lab.training.processes import rank, world
+from lrpe.lab.training.processes import rank, world_size
 
 
 class Steps:
@@ -20,15 +20,15 @@ class Steps:
     """
 
     def __init__(self, task: Task, batch: int, micro_batch: int = 0, **options: Any):
-        share = batch // world()
+        share = batch // world_size()
         self.size = min(micro_batch or share, share)  # of a step
         require(
-            batch % world() == 0 and self.size >= 1 and share % self.size == 0,
+            batch % world_size() == 0 and self.size >= 1 and share % self.size == 0,
             f"Processes share a batch evenly and take their share in equal parts; got batch={batch}, "
-            f"processes={world()}, micro_batch={micro_batch}.",
+            f"processes={world_size()}, micro_batch={micro_batch}.",
         )
         self.accumulated = share // self.size
-        self.batches = task.batches("train", self.size, training=True, rank=rank(), world=world(), **options)
+        self.batches = task.batches("train", self.size, training=True, rank=rank(), world=world_size(), **options)
         self.updates_per_epoch = len(self.batches) // self.accumulated
         require(self.updates_per_epoch >= 1, f"An epoch has one full batch or more; got batch={batch}.")
 
@@ -41,9 +41,9 @@ class Steps:
             epoch, start = epoch + 1, 0
 
 
-def validation_batches(task: Task, size: int, limit: int, workers: int) -> Batches:
+def build_validation_batches(task: Task, size: int, limit: int, workers: int) -> Batches:
     """The first ``limit`` samples of the validation split, or all if that is 0, over all processes."""
-    options = {"rank": rank(), "world": world(), "workers": workers, "limit": limit}
+    options = {"rank": rank(), "world": world_size(), "workers": workers, "limit": limit}
     return task.batches("validation", size, training=False, **options)
 
 

@@ -29,7 +29,7 @@ def _open_here(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | unless, 0o666)
 
 
-class Growing:
+class AppendFile:
     """A file that is added to. It is opened once, and what is written is in the system's hands at once."""
 
     def __init__(self, file: Path):
@@ -47,7 +47,7 @@ class Growing:
             self.stream = None
 
 
-class Lines(Growing):
+class LineFile(AppendFile):
     """A file of text."""
 
     def add(self, line: str) -> None:

@@ -16,9 +16,9 @@ from lrpe.lab.experiments.run import finished
 from lrpe.lab.experiments.written import read_experiment
 from lrpe.lab.report.explorer import learned
 from lrpe.lab.report.runs import read_run
-from lrpe.lab.training.checkpoint_history import History
+from lrpe.lab.training.checkpoint_history import CheckpointHistory
 from lrpe.lab.training.record import Record
-from lrpe.lab.training.run_files import last_update
+from lrpe.lab.training.run_files import read_last_update
 from lrpe.models.saved import find_model, load_model
 from tests.lab.experiments.damage import DAMAGES
 
@@ -43,7 +43,7 @@ FILES = (
 BY_CONTENT = {"cut", "other types", "other words", "negative", "huge", "zeros"}  # which a link or a folder has not
 Reader = Callable[[Path], Any]
 READERS: dict[str, tuple[Reader, ...]] = {  # who reads which file, by how its path begins
-    "": (read_run, lambda run: list_runs(run.parent), last_update),
+    "": (read_run, lambda run: list_runs(run.parent), read_last_update),
     "config.yaml": (read_experiment,),
     "results.json": (lambda run: finished(run, read_experiment(run)),),
     "train.log": (lambda run: Record(run, {}).log("a line"),),
@@ -56,8 +56,8 @@ READERS: dict[str, tuple[Reader, ...]] = {  # who reads which file, by how its p
 
 def read_last(run: Path) -> None:
     """A damaged checkpoint is put aside, and the one before it taken in its place."""
-    history = History(run)
-    found = history.newest()
+    history = CheckpointHistory(run)
+    found = history.find_newest()
     if found is None or found.update != 3:
         raise LrpeError(history.damaged[0] if history.damaged else "There is none.")
 
@@ -149,7 +149,7 @@ def test_how_a_run_ended_is_told(trained, tmp_path, change, status):
     change(run)
     (listed,) = list_runs(tmp_path)
     assert listed.status == status
-    with Record(run, {}).alone():
+    with Record(run, {}).locked():
         (listed,) = list_runs(tmp_path)
         assert listed.status == ("running" if status != "damaged" else "damaged")
 

@@ -12,7 +12,7 @@ from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.experiments.scale import smoke
 from lrpe.lab.experiments.written import changed, from_dict, to_dict, upgrade
-from lrpe.lab.training.same_run import differences
+from lrpe.lab.training.same_run import describe_differences
 from lrpe.serialization import parse_yaml
 
 
@@ -86,12 +86,12 @@ def as_before(experiment: Experiment) -> dict:
 
 
 def test_a_configuration_of_an_earlier_version_is_the_same(monkeypatch):
-    assert differences(upgrade(as_before(small())), to_dict(small())) == {}
+    assert describe_differences(upgrade(as_before(small())), to_dict(small())) == {}
     other = to_dict(changed(small(), read_dotted({"model.decay": "null"})))
-    assert list(differences(upgrade(as_before(small())), other)) == ["label", "model.decay", "resolved.decay"]
+    assert list(describe_differences(upgrade(as_before(small())), other)) == ["label", "model.decay", "resolved.decay"]
     defined = METHODS["recommended"]
     monkeypatch.setitem(METHODS, "recommended", replace(defined, fields=defined.fields | {"decay": None}))
-    assert list(differences(upgrade(as_before(small())), to_dict(small()))) == ["resolved.decay"]
+    assert list(describe_differences(upgrade(as_before(small())), to_dict(small()))) == ["resolved.decay"]
 
 
 @pytest.mark.parametrize(

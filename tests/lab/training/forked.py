@@ -35,13 +35,13 @@ def fork(act: Callable[..., None], processes: int, *args: Any) -> list[BaseProce
 def go(act: Callable[..., None], rank: int, processes: int, port: int, args: tuple[Any, ...]) -> None:
     import torch
 
-    from lrpe.lab.training.processes import joined
+    from lrpe.lab.training.processes import process_group
 
     torch.set_num_threads(1)
     if processes > 1:
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
         os.environ |= {name: str(value) for name, value in told.items()} | {"MASTER_ADDR": "127.0.0.1"}
-    with joined():
+    with process_group():
         act(*args)
 
 

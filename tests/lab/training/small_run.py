@@ -15,7 +15,7 @@ from lrpe.lab.data.dataset import Dataset, Draw, Rows
 from lrpe.lab.tasks.image_classification import ImageClassification
 from lrpe.lab.training.loop import train
 from lrpe.lab.training.optimization import Optimization
-from lrpe.lab.training.processes import joined
+from lrpe.lab.training.processes import process_group
 from lrpe.lab.training.settings import Training
 from lrpe.models import LrpeConfig
 
@@ -77,5 +77,5 @@ def assert_same_to_rounding(folder: Path, whole: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    with joined():
+    with process_group():
         run(Path(sys.argv[1]), small_training(updates=100_000, save_every=1000, evaluate_every=100_000))

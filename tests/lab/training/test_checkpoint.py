@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from lrpe import LrpeError, atomic
 from lrpe.lab.training import checkpoint
 from lrpe.lab.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
-from lrpe.lab.training.checkpoint_history import History
+from lrpe.lab.training.checkpoint_history import CheckpointHistory
 from lrpe.lab.training.optimization import Optimization
 from lrpe.models import LrpeForCausalLM
 from tests.lab.training.small_run import assert_same_run, run
@@ -83,10 +83,10 @@ def test_a_flipped_byte_is_damage(tmp_path):
 
 
 def test_what_a_kill_left_is_swept_up(tmp_path):
-    history = History(tmp_path)
+    history = CheckpointHistory(tmp_path)
     (history.folder / ".step-00000003.tmp" / "state").mkdir(parents=True)
-    history.place(2).mkdir()  # being removed: its checkpoint.json is gone already
-    assert history.newest() is None
+    history.path_of(2).mkdir()  # being removed: its checkpoint.json is gone already
+    assert history.find_newest() is None
     assert not list(history.folder.iterdir())
 
 
@@ -139,8 +139,8 @@ def test_a_checkpoint_json_of_another_shape_is_damage(tmp_path, text):
 def test_a_checkpoint_that_says_it_is_another_is_put_aside(tmp_path, ended):
     folder = shutil.copytree(ended, tmp_path / "run", symlinks=True)
     (folder / "checkpoints" / "step-00000012").rename(folder / "checkpoints" / "step-00000099")
-    history = History(folder)
-    found = history.newest()
+    history = CheckpointHistory(folder)
+    found = history.find_newest()
     assert found is not None
     assert found.update == 9
     assert "it says that it is of update 12" in history.damaged[0]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.training.failures import first_to_say, naming_lost
-from lrpe.lab.training.processes import barrier, joined, rank
+from lrpe.lab.training.failures import is_first_to_report, name_lost_processes
+from lrpe.lab.training.processes import barrier, process_group, rank
 from tests.lab.training.forked import CONTEXT, fork, free_port, kill
 
 
@@ -18,7 +18,7 @@ def go(number: int, port: int, timeout: float, folder: Path, freeze: int) -> Non
     told = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 3, "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1"}
     os.environ |= {name: str(value) for name, value in told.items()}
     try:
-        with joined(timeout):
+        with process_group(timeout):
             barrier()
             if rank() == freeze:
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -44,7 +44,7 @@ def test_a_frozen_process_is_named_by_the_others(tmp_path, freeze):
 
 
 def test_an_error_of_another_kind_is_left_as_it_is():
-    with pytest.raises(RuntimeError, match="out of memory"), naming_lost(None, 0, 1, 1.0):
+    with pytest.raises(RuntimeError, match="out of memory"), name_lost_processes(None, 0, 1, 1.0):
         raise RuntimeError("out of memory")
 
 
@@ -52,7 +52,7 @@ def say(folder: Path) -> None:
     """What all say, and what one says alone."""
     barrier()
     for text in ("the same", f"from {rank()}"):
-        if first_to_say(text):
+        if is_first_to_report(text):
             (folder / f"{text}-{os.getpid()}").touch()
     barrier()
 
@@ -68,5 +68,5 @@ def test_what_all_processes_say_is_said_once(tmp_path):
 
 def test_alone_everything_is_said(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    assert first_to_say("this")
-    assert first_to_say("this")
+    assert is_first_to_report("this")
+    assert is_first_to_report("this")

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 import lrpe.atomic
 from lrpe import LrpeError
 from lrpe.lab.training import checkpoint, optimizer_state, writing
-from lrpe.lab.training.checkpoint_history import History
+from lrpe.lab.training.checkpoint_history import CheckpointHistory
 from tests.lab.training.small_run import assert_same_run, run, small_training
 
 OFTEN = small_training(save_every=2)
@@ -63,7 +63,7 @@ def test_a_run_stops_says_why_and_goes_on_when_there_is_room(tmp_path, whole, mo
         with pytest.raises(LrpeError, match=r"could not be written: .*No space left .* run the same command to resume"):
             run(tmp_path, OFTEN)
     assert not list((tmp_path / "checkpoints").glob(".*"))
-    saved = History(tmp_path).newest()
+    saved = CheckpointHistory(tmp_path).find_newest()
     assert saved is None or saved.update % 2 == 0
     run(tmp_path, OFTEN)
     assert_same_run(tmp_path, whole)

@@ -10,7 +10,7 @@ import torch
 
 from lrpe import LrpeError
 from lrpe.lab.training.checkpoint import DONE
-from lrpe.lab.training.checkpoint_history import History
+from lrpe.lab.training.checkpoint_history import CheckpointHistory
 from lrpe.lab.training.loop import Loop, StoppedError, improves
 from lrpe.lab.training.run_files import read_metrics
 from lrpe.models import LrpeForImageClassification
@@ -99,12 +99,12 @@ def test_a_request_to_stop_in_the_last_update_is_not_forgotten(tmp_path, whole, 
 
 
 def test_the_best_of_every_kept_checkpoint_is_kept(tmp_path):
-    history = History(tmp_path)
+    history = CheckpointHistory(tmp_path)
     for update, best in [(10, 10), (20, 10), (30, 10), (40, 40)]:
-        history.place(update).mkdir(parents=True)
-        (history.place(update) / DONE).write_text(json.dumps({"update": update, "best": [best, 0.5]}))
-        history.mark(update, best)
-    assert [path.name for path in history.found()] == ["step-00000040", "step-00000030", "step-00000010"]
+        history.path_of(update).mkdir(parents=True)
+        (history.path_of(update) / DONE).write_text(json.dumps({"update": update, "best": [best, 0.5]}))
+        history.link(update, best)
+    assert [path.name for path in history.list_all()] == ["step-00000040", "step-00000030", "step-00000010"]
 
 
 @pytest.mark.parametrize("wrong", [{"evaluate_every": 0}, {"seed": -1}, {"workers": -1}])

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from lrpe import LrpeError
 from lrpe.lab.training import monitors
 from lrpe.lab.training.loop import Loop
-from lrpe.lab.training.monitors import Bar
+from lrpe.lab.training.monitors import ProgressBar
 from tests.lab.training.small_run import lines, losses, run, small_training
 
 
@@ -111,7 +111,7 @@ def clock(monkeypatch):
 
 
 def test_elsewhere_there_is_a_line_now_and_then_and_at_the_end(capsys, clock):
-    with Bar("small", total=10, done=4, shown=True) as shown:
+    with ProgressBar("small", total=10, done=4, shown=True) as shown:
         for update in range(5, 11):
             clock(4)
             shown.show(update, 4000, "tokens", {"loss": 1 / update, "perplexity": 7.25})
@@ -124,7 +124,7 @@ def test_elsewhere_there_is_a_line_now_and_then_and_at_the_end(capsys, clock):
 
 def test_on_a_terminal_there_is_a_bar(monkeypatch, clock):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with Bar("small", total=10, done=4, shown=True) as shown:
+    with ProgressBar("small", total=10, done=4, shown=True) as shown:
         clock(2)
         shown.show(5, 3000, "tokens", {"loss": 0.25})
     drawn = sys.stderr.getvalue()
@@ -133,7 +133,7 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch, clock):
 
 
 def test_only_the_first_process_shows_anything(capsys, clock):
-    with Bar("small", total=1, done=0, shown=False) as shown:
+    with ProgressBar("small", total=1, done=0, shown=False) as shown:
         clock(60)
         shown.show(1, 10, "samples", {})
     assert capsys.readouterr().err == ""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lrpe import LrpeError
-from lrpe.lab.training.optimization import Optimization, scale_
+from lrpe.lab.training.optimization import Optimization, scale_and_clip_
 from lrpe.models import LrpeForCausalLM
 from lrpe.weight_decay import parameter_groups
 from tests.models.tiny import tiny
@@ -42,9 +42,9 @@ def test_the_optimiser_lets_decay_what_parameter_groups_says():
 
 def test_a_gradient_is_multiplied_and_shortened_or_let_be():
     gradient = torch.full((4,), 2.0)
-    assert scale_([gradient], 0.5, 0.0) == pytest.approx(2)
+    assert scale_and_clip_([gradient], 0.5, 0.0) == pytest.approx(2)
     assert gradient.norm() == pytest.approx(2)
-    assert scale_([gradient], 3.0, 1.0) == pytest.approx(6)
+    assert scale_and_clip_([gradient], 3.0, 1.0) == pytest.approx(6)
     assert gradient.norm() == pytest.approx(1, rel=1e-3)
 
 
@@ -54,11 +54,11 @@ def test_a_plan_that_cannot_be_is_named():
     with pytest.raises(LrpeError, match="got 3 of 2"):
         Optimization(epochs=2, warmup_epochs=3)
     with pytest.raises(LrpeError, match="got 100 of 20"):
-        Optimization(epochs=2).settled(updates_per_epoch=10)
+        Optimization(epochs=2).count_in_updates(updates_per_epoch=10)
 
 
 def test_epochs_are_settled_into_updates():
-    plan = Optimization(epochs=2.5, warmup_epochs=0.5, rate=0.3).settled(updates_per_epoch=10)
+    plan = Optimization(epochs=2.5, warmup_epochs=0.5, rate=0.3).count_in_updates(updates_per_epoch=10)
     assert (plan.updates, plan.warmup, plan.epochs, plan.warmup_epochs, plan.rate) == (25, 5, 0, 0, 0.3)
-    assert plan.settled(updates_per_epoch=7) == plan
-    assert Optimization(updates=50, warmup_epochs=2).settled(updates_per_epoch=10).warmup == 20
+    assert plan.count_in_updates(updates_per_epoch=7) == plan
+    assert Optimization(updates=50, warmup_epochs=2).count_in_updates(updates_per_epoch=10).warmup == 20

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from lrpe.lab.training.checkpoint import Progress, read_progress, save_checkpoint
 from lrpe.lab.training.optimization import Optimization
 from lrpe.lab.training.parallel import Sharded
-from lrpe.lab.training.processes import barrier, joined, on_first, own_device, rank, world
+from lrpe.lab.training.processes import barrier, local_device, process_group, rank, run_on_first, world_size
 from lrpe.models import LrpeForCausalLM, LrpeForImageClassification
 from tests.lab.training.forked import finish, fork, kill, start
 from tests.lab.training.small_run import assert_same_to_rounding, lines, run
@@ -105,7 +105,7 @@ def test_torchrun_that_is_asked_to_stop_lets_its_processes_save(tmp_path):
 
 def test_alone_there_is_nobody_to_wait_for(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    with joined() as device:
-        assert device == own_device()
-        assert (rank(), world(), on_first(lambda: 3)) == (0, 1, 3)
+    with process_group() as device:
+        assert device == local_device()
+        assert (rank(), world_size(), run_on_first(lambda: 3)) == (0, 1, 3)
         barrier()

@@ -8,7 +8,7 @@ import yaml
 
 from lrpe import LrpeError
 from lrpe.lab.training.record import Record, is_running
-from lrpe.lab.training.run_files import About, read_about, read_metrics
+from lrpe.lab.training.run_files import RunInfo, read_metrics, read_run_info
 from tests.lab.training.small_run import run
 
 
@@ -43,19 +43,19 @@ def test_nothing_null_and_an_empty_value_are_three_configurations(tmp_path, befo
 
 
 def test_a_record_tells_where_it_ran_and_on_what_data(tmp_path):
-    Record(tmp_path, {"sizes": (1, 2)}).begin(About({"sha256": "abc"}, "accuracy", "higher"))
+    Record(tmp_path, {"sizes": (1, 2)}).begin(RunInfo({"sha256": "abc"}, "accuracy", "higher"))
     told = json.loads((tmp_path / "environment.json").read_text())
     assert told["data"] == {"sha256": "abc"}
     assert {"python", "commit", "versions", "processor"} <= told.keys()
-    assert read_about(tmp_path) == About({"sha256": "abc"}, "accuracy", "higher")
+    assert read_run_info(tmp_path) == RunInfo({"sha256": "abc"}, "accuracy", "higher")
     assert yaml.safe_load((tmp_path / "config.yaml").read_text()) == {"sizes": [1, 2]}
 
 
 def test_data_that_changed_under_a_run_stop_it_and_the_way_on_is_told(tmp_path):
-    Record(tmp_path, {}).begin(About({"sha256": "abc", "splits": {"train": 3}}))
+    Record(tmp_path, {}).begin(RunInfo({"sha256": "abc", "splits": {"train": 3}}))
     with pytest.raises(LrpeError, match=r"not those that it began with \(sha256: abc there, def now\).*--from"):
-        Record(tmp_path, {}).begin(About({"sha256": "def", "splits": {"train": 3}}))
-    Record(tmp_path, {}).begin(About({"sha256": "abc", "splits": {"train": 3}, "more": "what nobody noted then"}))
+        Record(tmp_path, {}).begin(RunInfo({"sha256": "def", "splits": {"train": 3}}))
+    Record(tmp_path, {}).begin(RunInfo({"sha256": "abc", "splits": {"train": 3}, "more": "what nobody noted then"}))
 
 
 def test_a_damaged_line_costs_itself_alone_and_is_told(tmp_path, capsys):
@@ -76,7 +76,7 @@ def test_a_damaged_line_costs_itself_alone_and_is_told(tmp_path, capsys):
         found, damaged = read_metrics(tmp_path)
         assert found == [{"update": 1, "loss": 0.5}, {"update": 3, "loss": 1.5}]
         assert [text.startswith("Line 2 of ") for text in damaged] == [True]
-    record.forget_after(1)
+    record.drop_metrics_after(1)
     assert "Line 2 of" in capsys.readouterr().err
     assert "Line 2 of" in (tmp_path / "train.log").read_text()
     record.add(update=2, loss=0.25)
@@ -112,20 +112,20 @@ def test_a_link_in_a_strangers_folder_is_not_written_through(tmp_path):
 
 def test_whether_a_run_is_under_way_is_known_by_its_lock(tmp_path):
     assert not is_running(tmp_path)
-    with Record(tmp_path, {}).alone():
+    with Record(tmp_path, {}).locked():
         assert is_running(tmp_path)
     assert not is_running(tmp_path)
 
 
 def test_what_a_killed_process_was_writing_is_removed(tmp_path):
     (tmp_path / ".config.yaml.0123456789abcdef.tmp").write_text("half")
-    with Record(tmp_path, {}).alone():
+    with Record(tmp_path, {}).locked():
         assert not list(tmp_path.glob(".*.tmp"))
 
 
 def test_a_folder_is_trained_in_by_one_run_at_a_time(tmp_path):
     with (
-        Record(tmp_path, {"name": "small"}).alone(),
+        Record(tmp_path, {"name": "small"}).locked(),
         pytest.raises(LrpeError, match="is being trained by another process"),
     ):
         run(tmp_path)

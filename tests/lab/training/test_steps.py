@@ -16,7 +16,7 @@ def updates(monkeypatch, world: int, micro_batch: int, after: int = 0, batch: in
     found: list[list] = [[] for _ in range(12)]
     for rank in range(world):
         monkeypatch.setattr(steps, "rank", lambda rank=rank: rank)
-        monkeypatch.setattr(steps, "world", lambda: world)
+        monkeypatch.setattr(steps, "world_size", lambda: world)
         shared = Steps(small_task(), batch, micro_batch, seed=3)
         for i, one in enumerate(islice(shared.after(after), 12 * shared.accumulated)):
             found[i // shared.accumulated] += one["pixel_values"].flatten(1).tolist()
