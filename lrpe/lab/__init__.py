@@ -1,1 +1,1 @@
-"""The laboratory: data, tasks, training and reports that make the paper's tables."""
+"""The laboratory: the data, tasks, training and reports behind the paper's tables."""

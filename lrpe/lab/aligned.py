@@ -1,10 +1,10 @@
-"""Rows of words as aligned columns."""
+"""Text tables with aligned columns."""
 
 from collections.abc import Sequence
 
 
 def in_columns(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table with a rule under its header; the first ``left`` columns lean left, the others right.
+    """Return a text table with a rule under its header; the first ``left`` columns are left-aligned, the others right.
 
     >>> print(in_columns(["name", "ratio"], [["copy", "1.00"], ["rope", "12.10"]]))
     name  ratio

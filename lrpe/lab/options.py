@@ -1,4 +1,4 @@
-"""Options of a function, as its signature declares them: from a file or from Python, or as text that a user typed."""
+"""Checks options, from files, Python or the command line, against the signature of a function."""
 
 import types
 from collections.abc import Callable, Mapping
@@ -13,29 +13,29 @@ from lrpe.schema import conform
 def conform_options(
     function: Callable[..., Any], what: str, options: Mapping[str, Any], given: int = 0
 ) -> dict[str, Any]:
-    """Return options of a function, each as its signature declares it.
+    """Return the options, each converted to the type that the signature declares.
 
     Args:
         function: the function that will be called with the options.
-        what: the function, for the error.
+        what: what errors call the function.
         options: values by name.
-        given: how many of its parameters are given by position, and so are no options.
+        given: number of leading parameters that are passed by position and so are not options.
 
     Raises:
-        LrpeError: the function does not have an option, or cannot do without one, or declares another type or range.
+        LrpeError: an option is unknown, missing, or of the wrong type or range.
     """
     declared = _declared(function, what, options, given)
     return {name: conform(value, declared[name], f"{name} of {what}") for name, value in options.items()}
 
 
 def parse_options(function: Callable[..., Any], what: str, words: Mapping[str, str], given: int = 0) -> dict[str, Any]:
-    """Return options that were written as text, each as the function declares it; see ``conform_options``."""
+    """Return options given as text, converted as in ``conform_options``."""
     declared = _declared(function, what, words, given)
     return {name: parse_word(text, declared[name], f"{name} of {what}") for name, text in words.items()}
 
 
 def parse_word(text: str, hint: Any, key: str) -> Any:
-    """Return what a user typed as the type that is declared for it; ``key`` names it in the error."""
+    """Return text converted to the declared type; ``key`` names it in errors."""
     kinds = [_bare(member) for member in _members(hint)]
     if types.NoneType in kinds and text in ("null", "none", "None"):
         return None
@@ -48,12 +48,12 @@ def parse_word(text: str, hint: Any, key: str) -> Any:
     try:
         value = parse_yaml(text)
     except LrpeError:
-        value = text  # which is then refused as what it should have been
+        value = text  # conform refuses it and names the expected type
     return conform(value, hint, key)
 
 
 def _declared(function: Callable[..., Any], what: str, options: Mapping[str, Any], given: int) -> dict[str, Any]:
-    """The type of each option of a function, once the names that are given are known to be among them."""
+    """Return the declared type of each option, after checking for unknown and missing ones."""
     known = dict(list(signature(function).parameters.items())[given:])
     for name in options:
         if name not in known:
@@ -65,7 +65,7 @@ def _declared(function: Callable[..., Any], what: str, options: Mapping[str, Any
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether text has no half of a surrogate pair, as which Python passes on bytes that are not UTF-8."""
+    """Return whether text has no lone surrogates, which is how Python passes on bytes that are not UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

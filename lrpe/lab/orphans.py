@@ -1,4 +1,4 @@
-"""Processes that must not outlive the one that started them."""
+"""Ends a process when its parent has died."""
 
 import os
 import signal
@@ -8,10 +8,10 @@ from multiprocessing import parent_process
 
 
 def end_with_parent(grace: float = 0.0) -> None:
-    """End this process when its parent has ended, even if that was killed: a thread waits for it.
+    """End this process when its parent ends, even if that is killed: a thread waits for it.
 
     Args:
-        grace: seconds in which the process, asked by SIGTERM, may save what it is doing; none if 0.
+        grace: seconds between SIGTERM, on which the process may save its work, and its end; 0 ends it at once.
     """
     parent = parent_process()
     if parent is not None:

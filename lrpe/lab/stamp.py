@@ -1,4 +1,4 @@
-"""What a figure must carry to be compared with another: commit, machine, versions, date."""
+"""The origin of a measurement: commit, machine, versions and date."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parent
 
 
 def stamp(*packages: str) -> dict[str, Any]:
-    """Where, when and of what a measurement was made; a package that is not installed has version None."""
+    """Return date, commit, machine and versions; a package that is not installed has version None."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         **describe_commit(),
@@ -25,7 +25,7 @@ def stamp(*packages: str) -> dict[str, Any]:
 
 
 def describe_commit() -> dict[str, Any]:
-    """The commit that this code is from and whether anything is changed since; None for both outside a repository."""
+    """Return the commit of this code and whether it was changed since; None for both outside a repository."""
     if not _git("ls-files", Path(__file__).name):
         return {"commit": None, "dirty": None}
     return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain"))}
@@ -55,7 +55,7 @@ def find_installed_version(package: str) -> str | None:
 
 
 def describe(mark: dict[str, Any]) -> str:
-    """The stamp in three lines."""
+    """Return the stamp as three lines of text."""
     versions = ", ".join(f"{name} {number or 'missing'}" for name, number in mark["versions"].items())
     changed = {None: "", True: ", with changes", False: ""}[mark["dirty"]]
     return "\n".join(

@@ -1,1 +1,1 @@
-"""The training loop on torch.distributed, its checkpoints, and the record of a run."""
+"""The training loop on torch.distributed, its checkpoints, and the files of a run."""

@@ -1,4 +1,4 @@
-"""A checkpoint is a folder, whole or absent: the model as transformers loads it, and the rest of the run's state."""
+"""Save and load a checkpoint: a folder, complete or absent, with a transformers model and the state of the run."""
 
 import math
 from dataclasses import asdict, dataclass, field, replace
@@ -23,20 +23,20 @@ from lrpe.serialization import read_json, to_json
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 WEIGHTS = "model.safetensors"
-DONE = "checkpoint.json"  # written last: a folder without it is not a checkpoint
+DONE = "checkpoint.json"  # written last, so that a folder without it is not a checkpoint
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: what a checkpoint holds beside weights and the optimiser's state.
+    """Contents of checkpoint.json: the progress of a run at a checkpoint.
 
     Attributes:
-        update: how many updates are done.
-        best: the update that was the best so far, and its figure.
-        metrics: of the last evaluation; a figure that is not a number is None, as in JSON.
-        precision: the scale of the loss.
-        processes: how many wrote the checkpoint.
-        sha256: of each of its files, by its path in the folder.
+        update: number of finished updates.
+        best: the update with the best metric so far, and that metric.
+        metrics: metrics of the last evaluation; NaN is None, because JSON has no NaN.
+        precision: the state of loss scaling.
+        processes: number of processes that wrote the checkpoint.
+        sha256: hash of each file, by its path in the folder.
     """
 
     update: int
@@ -47,13 +47,13 @@ class Progress:
     sha256: dict[str, str] = field(default_factory=dict)
 
     def figures(self) -> dict[str, float]:
-        """Return the metrics as numbers."""
+        """Return the metrics as floats, with NaN for None."""
         return {name: math.nan if figure is None else figure for name, figure in self.metrics.items()}
 
 
 def save_checkpoint(folder: Path, model: Any, bare: Any, optimizer: Any, progress: Progress) -> None:
-    """Write a checkpoint of all processes. ``bare`` is the model that ``model`` may wrap, as transformers saves it."""
-    temporary = folder.with_name(f".{folder.name}.tmp")  # all processes know this name; nobody else writes here
+    """Write a checkpoint from all processes. ``bare`` is the transformers model that ``model`` may wrap."""
+    temporary = folder.with_name(f".{folder.name}.tmp")  # not random: all processes must write to the same folder
     try:
         run_on_first(lambda: _clear(temporary))
         weights = get_model_state_dict(model, options=_WHOLE)
@@ -65,7 +65,7 @@ def save_checkpoint(folder: Path, model: Any, bare: Any, optimizer: Any, progres
 
 
 def _clear(folder: Path) -> None:
-    """Make an empty folder."""
+    """Create an empty checkpoint folder."""
     with naming_failure(folder):
         remove(folder)
         (folder / "state").mkdir(parents=True)
@@ -77,7 +77,7 @@ def _save_share(temporary: Path, folder: Path, model: Any, optimizer: Any) -> No
 
 
 def _complete(temporary: Path, folder: Path, bare: Any, weights: dict[str, Any], progress: Progress) -> None:
-    """Write what the first process alone writes; the folder gets its name when all of it is on the disk."""
+    """Write the files of the first process, and rename the folder once everything is on disk."""
     second = _tied_names(bare)
     once = {name: weights[name] for name in weights if name not in second}
     with naming_failure(folder), quietly():
@@ -85,13 +85,13 @@ def _complete(temporary: Path, folder: Path, bare: Any, weights: dict[str, Any],
         described = replace(progress, processes=world_size(), sha256=_hashes(temporary))
         write_atomically(temporary / DONE, to_json(asdict(described)))
         sync_folder(temporary)
-        remove(folder)  # a damaged one
+        remove(folder)  # a damaged checkpoint of the same update
         temporary.rename(folder)
         sync(folder.parent)
 
 
 def _tied_names(model: nn.Module) -> dict[str, str]:
-    """Return {second name: first name} of tied parameters, which are saved under their first."""
+    """Return {second name: first name} of tied parameters, which are saved under their first name."""
     first = {id(parameter): name for name, parameter in model.named_parameters()}
     every = [(name, first[id(parameter)]) for name, parameter in model.named_parameters(remove_duplicate=False)]
     return {name: original for name, original in every if name != original}
@@ -103,13 +103,17 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def load_checkpoint(folder: Path, model: Any, optimizer: Any) -> None:
-    """Put a checkpoint into the model and the optimiser, whatever number of processes wrote it."""
+    """Load a checkpoint, written by any number of processes, into the model and the optimiser."""
     load_weights(folder, model)
     load_state(folder / "state", model, optimizer)
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
-    """Put the weights of a checkpoint into the model; ``LrpeError`` unless it has each of them, and no others."""
+    """Load the weights of a checkpoint.
+
+    Raises:
+        LrpeError: the checkpoint lacks a weight of the model, has another one, or one of another shape.
+    """
     found = _read_tensors(folder / WEIGHTS)
     wanted = get_model_state_dict(model)
     prefix = "module." if isinstance(model, nn.parallel.DistributedDataParallel) else ""
@@ -120,7 +124,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
 
 def _read_tensors(file: Path) -> dict[str, Tensor]:
-    require(file.is_file(), f"A checkpoint has its weights in {file.name}; {str(file.parent)!r} has none.")
+    require(file.is_file(), f"{str(file.parent)!r} has no {file.name}, so it is not a checkpoint.")
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
@@ -140,7 +144,7 @@ def _check_same_tensors(folder: Path, found: dict[str, Tensor], wanted: dict[str
 
 
 def read_progress(folder: Path) -> Progress:
-    """Return how far a checkpoint is; ``LrpeError`` if it is damaged."""
+    """Return the progress of a checkpoint after checking the hash of every file; ``LrpeError`` if it is damaged."""
     try:
         progress = conform_known(read_json(folder / DONE, dict[str, Any]), Progress)
         for name, digest in progress.sha256.items():

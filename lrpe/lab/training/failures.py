@@ -1,4 +1,4 @@
-"""Processes of a run that do not answer any more, and errors that all of them have."""
+"""Failures across processes: find those that no longer answer, and report a shared error once."""
 
 import os
 import re
@@ -14,13 +14,13 @@ from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 
 from lrpe.errors import LrpeError
 
-_ROLL_CALL = 5.0  # seconds in which processes say that they are there, when one seems lost
+_ROLL_CALL = 5.0  # seconds to wait for processes to register after one seems lost
 _LOST = re.compile(r"time[d ]*out|(closed|reset) by peer|broken pipe|connection (refused|closed)", re.IGNORECASE)
 
 
 @contextmanager
 def name_lost_processes(store: Any, number: int, count: int, timeout: float) -> Iterator[None]:
-    """Turn the failure of processes to talk to each other into an ``LrpeError`` that names those that are lost."""
+    """Turn a communication failure into an ``LrpeError`` that names the lost processes."""
     try:
         yield
     except RuntimeError as error:
@@ -29,16 +29,16 @@ def name_lost_processes(store: Any, number: int, count: int, timeout: float) -> 
         lost = _find_lost(store, number, count)
         named = f"Process {', '.join(map(str, lost))} of 0 ... {count - 1}" if lost else "Another process"
         raise LrpeError(
-            f"{named} has ended, or has not answered for {timeout:g} seconds (--training.timeout). End what is left of "
-            "it, and the same command goes on from the last checkpoint."
+            f"{named} has ended, or has not answered for {timeout:g} seconds (--training.timeout). End the "
+            "remaining processes and run the same command to resume from the last checkpoint."
         ) from error
 
 
 def _find_lost(store: Any, number: int, count: int) -> list[int]:
-    """Return the processes that do not answer a roll call.
+    """Return the ranks of the processes that do not answer a roll call.
 
-    The store is the first process's, unless torchrun holds it. If that is frozen a question to it never returns,
-    whatever timeout it is given, so a thread asks.
+    The store lives in the first process, unless torchrun holds it. If that process is frozen, a request to the store
+    blocks forever and ignores its timeout, so a thread makes it.
     """
     answers: Queue[list[int]] = Queue()
     threading.Thread(target=lambda: answers.put(_call_roll(store, number, count)), daemon=True).start()
@@ -50,7 +50,7 @@ def _find_lost(store: Any, number: int, count: int) -> list[int]:
 
 def _call_roll(store: Any, number: int, count: int) -> list[int]:
     store.set(f"lrpe/here/{number}", "")
-    patience = [_ROLL_CALL, *[1.0] * (count - 1)]  # whoever is there comes while the first is waited for
+    patience = [_ROLL_CALL, *[1.0] * (count - 1)]  # the others register while we wait for the first
     return [each for each in range(count) if not _is_here(store, each, patience[each])]
 
 
@@ -63,7 +63,7 @@ def _is_here(store: Any, number: int, seconds: float) -> bool:
 
 
 def is_first_to_report(text: str) -> bool:
-    """Whether this process is the first of those that torchrun started to say this; without torchrun it is."""
+    """Whether this process is the first under torchrun to report this text; always true without torchrun."""
     if "MASTER_ADDR" not in os.environ or "RANK" not in os.environ:
         return True
     key = sha256(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT')} {text}".encode()).hexdigest()
@@ -71,5 +71,5 @@ def is_first_to_report(text: str) -> bool:
     try:
         store = TCPStore(*place, is_master=False, timeout=timedelta(seconds=5), wait_for_workers=False)
         return store.add(f"lrpe/said/{key}", 1) == 1
-    except RuntimeError:  # nobody can be asked: better twice than never
+    except RuntimeError:  # the store is gone: better to report twice than never
         return True

@@ -1,4 +1,4 @@
-"""The training loop: one process or many, resumed where it stopped, with the losses of a run that never did."""
+"""The training loop, on one or many processes. A resumed run has the losses of an uninterrupted one."""
 
 import math
 import sys
@@ -38,15 +38,15 @@ def train(
     about: RunInfo = RunInfo(),  # noqa: B008 (frozen)
     upgrade: Callable[[Config], Config] = lambda old: old,
 ) -> dict[str, float]:
-    """Train ``bare`` on the task, or go on with the run in the folder.
+    """Train ``bare`` on the task, or resume the run in the folder.
 
     Args:
-        task, bare, training: what is learned, the model, and how.
-        folder: of the run.
-        config: what the run is known by: the folder belongs to this configuration alone.
-        title: what the progress is shown under.
-        about: what else the record tells, such as the hashes of the data.
-        upgrade: brings a configuration that an earlier version wrote up to date.
+        task, bare, training: the task, the unwrapped model, and the settings.
+        folder: the run's folder.
+        config: the run's full configuration; a folder with another one is refused.
+        title: the label of progress lines.
+        about: further facts for environment.json, such as hashes of the data.
+        upgrade: converts a configuration written by an earlier version.
 
     Returns:
         The metrics of the last evaluation.
@@ -58,7 +58,7 @@ def train(
 
 
 class _Update(NamedTuple):
-    """Of an update, over all processes: the mean loss, the gradient's norm, tokens or samples, whether to end."""
+    """One update over all processes: mean loss, gradient norm before clipping, tokens or samples, stop requested."""
 
     loss: float
     norm: float
@@ -67,7 +67,7 @@ class _Update(NamedTuple):
 
 
 class Loop:
-    """A run under way: ``update`` updates are done, ``metrics`` are the metrics last measured."""
+    """A run in progress. ``update`` counts finished updates; ``metrics`` are those of the last evaluation."""
 
     def __init__(self, task: Task, bare: Any, training: Training, record: Record, title: str):
         self.task, self.bare, self.training, self.record, self.title = task, bare, training, record, title
@@ -89,7 +89,7 @@ class Loop:
         self.history, self.stop = CheckpointHistory(record.folder), Stop()
         self.monitors: list[Monitor] = []
         self.update, self.saved, self.metrics, self.unit = 0, 0, {}, ""
-        self.best: tuple[int, float | None] | None = None  # the update, and its metric, None if it is not a number
+        self.best: tuple[int, float | None] | None = None  # (update, metric); the metric is None if it was NaN
 
     def run(self) -> dict[str, float]:
         self.resume()
@@ -103,10 +103,10 @@ class Loop:
         return self.metrics
 
     def resume(self) -> None:
-        """Go on from the newest whole checkpoint, if there is one."""
+        """Load the newest undamaged checkpoint, if there is one."""
         progress = run_on_first(self.history.find_newest)
         for text in self.history.damaged:
-            way = "The one before it is used." if progress else "There is none before it: the run begins anew."
+            way = "The previous one is used." if progress else "There is no previous one, so the run starts over."
             print(f"{text} {way}", file=sys.stderr)
             self.record.log(text)
         if progress is not None:
@@ -143,19 +143,20 @@ class Loop:
                 self.save()
             if done.stop and self.update < self.plan.updates:
                 self.save()
-                raise StoppedError(f"Stopped after update {self.update} and saved; the same command goes on.")
+                raise StoppedError(f"Stopped after update {self.update} and saved; run the same command to resume.")
         if any(sum_over_processes([self.stop.asked], self.device)):
-            raise StoppedError("Stopped after the last update and saved; the same command goes on.")
+            raise StoppedError("Stopped after the last update and saved; run the same command to resume.")
 
     def learn(self, steps: Iterator[Batch]) -> _Update:
-        """One update of the weights."""
+        """Make one update of the weights."""
         set_seed(int(self.seeds[self.update]), self.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self.plan.rate_at(self.update)
         total, count, amount, stop = self.differentiate(steps)
-        count = max(count, 1)  # nothing may be masked
+        count = max(count, 1)  # a batch of masked language modelling may have no masked token
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        # Gradients are means over processes of scaled sums: this makes them that of the mean loss.
+        # Backward gives the mean over processes of summed, scaled losses; this factor turns it into the gradient of
+        # the mean loss.
         norm = scale_and_clip_(gradients, world_size() / (count * self.precision.scale), self.plan.clip)
         loss, accepted = total / count, self.precision.accept(norm)
         if not math.isfinite(loss) or (accepted and not math.isfinite(norm)):
@@ -166,8 +167,12 @@ class Loop:
         return _Update(loss, norm, amount, bool(stop))
 
     def differentiate(self, steps: Iterator[Batch]) -> list[float]:
-        """Add up the gradients of an update; its total loss, the count, the amount, and how many were asked to stop."""
-        losses, handled = [], 0  # totals and counts in turn
+        """Accumulate the gradients of one update.
+
+        Returns:
+            The total loss, its count, tokens or samples, and the number of processes asked to stop.
+        """
+        losses, handled = [], 0  # totals and counts alternate, and stay on the device so that no step waits for it
         for step in range(self.steps.accumulated):
             batch = next(steps)
             amount, self.unit = measure(batch)
@@ -188,7 +193,7 @@ class Loop:
         (total if scale == 1 else total * scale).backward()
 
     def evaluate(self) -> None:
-        """Measure the model, and save it."""
+        """Evaluate the model and save a checkpoint."""
         with self.parallel.unsharded(self.model) as model, self.precision.autocast():
             self.metrics = evaluate(self.task, model, self.validation.epoch(0), str(self.device))
         value = self.metrics[self.task.metric]
@@ -199,7 +204,7 @@ class Loop:
         self.save()
 
     def save(self) -> None:
-        """Write a checkpoint, unless there is one of this update."""
+        """Write a checkpoint, unless this update already has one."""
         if self.saved == self.update:
             return
         self.record.sync()
@@ -220,20 +225,20 @@ class Loop:
         return self.update % every == 0 or self.update == self.plan.updates
 
     def handle_divergence(self, loss: float, norm: float) -> str:
-        """Note the divergence, withdraw a checkpoint of the weights that led to it, and return how to go on."""
+        """Record the divergence, withdraw the checkpoint that led to it, and return the error message."""
         before = [line["loss"] for line in read_metrics(self.record.folder)[0][-5:] if "loss" in line]
         epoch, shown = self.update // self.steps.updates_per_epoch, ", ".join(f"{each:.3f}" for each in before)
         self.record.add(update=self.update + 1, loss=loss, norm=norm, rate=self.rate, diverged=1)
         good = run_on_first(lambda: self.history.withdraw(self.update))
         way_out = (
-            "Begin anew with a lower rate, or clip."
+            "Start a new run with a lower rate, or clip gradients."
             if good is None
-            else f"Begin a new run with a lower rate, or clip, from the last good checkpoint: --from "
+            else f"Start a new run with a lower rate, or clip gradients, from the last good checkpoint: --from "
             f"{self.history.path_of(good.update)} --training.optimization.rate {self.plan.rate / 2:g}"
         )
         return (
-            f"The loss became {loss} and the norm of its gradient {norm} at update {self.update + 1} (epoch {epoch}, "
-            f"rate {self.rate:.2e}); the losses before were {shown or 'not measured'}. The same command would end here "
+            f"The loss became {loss} and its gradient norm {norm} at update {self.update + 1} (epoch {epoch}, "
+            f"rate {self.rate:.2e}); the previous losses were {shown or 'not measured'}. The same command would fail "
             f"again. {way_out}"
         )
 
@@ -247,5 +252,8 @@ class Loop:
 
 
 def improves(value: float, best: float | None, better: str) -> bool:
-    """Any figure is better than none, such as the correlation of a model that says the same of all samples."""
+    """Whether a metric beats the best so far.
+
+    Any value beats NaN, which is the correlation of a model that predicts the same for all samples.
+    """
     return best is None or not math.isfinite(best) or (value > best if better == "higher" else value < best)

@@ -1,4 +1,4 @@
-"""Who else is told of a run's metrics, beside its record: TensorBoard, and Weights & Biases on request."""
+"""Where a run shows its metrics as it trains: the terminal, TensorBoard, and Weights & Biases on request."""
 
 import importlib
 import sys
@@ -21,15 +21,19 @@ Metrics = dict[str, float]
 class Monitor(ABC):
     @abstractmethod
     def add(self, update: int, figures: Metrics) -> None:
-        """Metrics of an update."""
+        """Add the metrics of one update."""
 
     @abstractmethod
     def close(self) -> None:
-        """No more will come."""
+        """Finish writing."""
 
 
 class _TensorBoard(Monitor):
-    """A file of events in a run's folder, one event an update; what was told of updates after ``done`` is withdrawn."""
+    """Writes an event per update to the run's folder; events of earlier processes after update ``done`` are dropped."""
+
+    # Not SummaryWriter, because it writes in a thread of its own: a full disk prints a traceback there and stops the
+    # run only at a later call. Here the failing write itself raises the LrpeError that names the file. SummaryWriter
+    # also puts the machine's name into the file name, and run folders are shared.
 
     def __init__(self, folder: Path, done: int):
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -55,7 +59,7 @@ class _TensorBoard(Monitor):
 
 
 class _Wandb(Monitor):
-    """A run of a project of Weights & Biases, taken up again when ours is."""
+    """A run of a Weights & Biases project, resumed when ours is."""
 
     def __init__(self, folder: Path, project: str, title: str, config: dict[str, Any]):
         wandb: Any = importlib.import_module("wandb")
@@ -76,7 +80,7 @@ class _Wandb(Monitor):
 
 
 def _read_or_draw_id(file: Path) -> str:
-    """By which a run is known elsewhere: drawn once, and kept in its folder."""
+    """Return the run's Weights & Biases id, drawn once and kept in its folder."""
     if not file.exists():
         with naming_failure(file):
             write_atomically(file, uuid4().hex)
@@ -84,7 +88,7 @@ def _read_or_draw_id(file: Path) -> str:
 
 
 def choose_monitors(folder: Path, done: int, project: str | None, title: str, config: dict[str, Any]) -> list[Monitor]:
-    """TensorBoard if it is installed; Weights & Biases if a project is named."""
+    """Return TensorBoard if it is installed, and Weights & Biases if a project is named."""
     monitors: list[Monitor] = [_TensorBoard(folder, done)] if find_spec("tensorboard") else []
     if project is not None:
         if find_spec("wandb") is None:
@@ -93,11 +97,11 @@ def choose_monitors(folder: Path, done: int, project: str | None, title: str, co
     return monitors
 
 
-_SECONDS_BETWEEN_LINES = 10.0  # between two lines where there is no terminal; a bar is drawn anew five times a second
+_SECONDS_BETWEEN_LINES = 10.0  # without a terminal; a live bar is redrawn five times per second
 
 
 class ProgressBar:
-    """Loss, metric, tokens a second and time left; the last two are means since this process took the run up."""
+    """Shows loss, metric, tokens per second and time left; the last two are means since this process started."""
 
     def __init__(self, title: str, total: int, done: int, shown: bool):
         self.title, self.total, self.begun, self.shown = title, total, done, shown
@@ -108,7 +112,7 @@ class ProgressBar:
         self.handled = 0.0
 
     def show(self, update: int, handled: float, unit: str, figures: dict[str, float]) -> None:
-        """After an update of so many tokens, or whatever the unit is."""
+        """Show an update that processed ``handled`` tokens or samples."""
         now = time.monotonic()
         self.handled += handled
         if self.shown and (now - self.last >= self.pause or update == self.total):

@@ -1,7 +1,7 @@
-"""The optimiser's state as torch.distributed.checkpoint wrote it, for runs begun before ours was safetensors.
+"""Read optimiser states written by torch.distributed.checkpoint, as earlier versions of lrpe saved them.
 
-Its index is a pickle, which can name any function to be called. Here each name that it may hold stands for something
-inert, and any other is refused, so that nothing of the pickle runs; tensors are read with ``weights_only=True``.
+Their index is a pickle, which can name any function to call. Here every permitted name maps to an inert class and any
+other is refused, so nothing in the pickle runs; tensors are read with ``weights_only=True``.
 """
 
 import io
@@ -17,7 +17,7 @@ from torch import Tensor
 from lrpe.errors import LrpeError, require
 
 METADATA, _PREFIX = ".metadata", "optimizer.state."
-_RECORDS = ("torch.distributed.checkpoint.", "torch.serialization", "pathlib")  # where the names of an index are from
+_RECORDS = ("torch.distributed.checkpoint.", "torch.serialization", "pathlib")  # modules of the classes in an index
 _LARGEST = 2**28  # bytes
 
 
@@ -28,18 +28,18 @@ class _Record:
         return super().__new__(cls)
 
     def __setstate__(self, fields: Any) -> None:
-        if isinstance(fields, dict):  # TensorProperties has a tuple, which nobody needs here
+        if isinstance(fields, dict):  # the state of TensorProperties is a tuple, which is not needed
             vars(self).update(fields)
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands for a name of the index; ``LrpeError`` for one that no index has."""
+        """Return an inert replacement of a class in the index; ``LrpeError`` for a class that no index has."""
         if (module, name) == ("torch", "Size"):
             return tuple
         if module.startswith(_RECORDS) or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
             return _Record
-        raise LrpeError(f"it names {module}.{name}, which no checkpoint of ours does. Do not trust where it comes from")
+        raise LrpeError(f"it names {module}.{name}, which no checkpoint of lrpe contains. Do not trust its source")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def open_old_state(folder: Path) -> Any:
 
 
 def _guarded(folder: Path, read: Any) -> Any:
-    """Read, or say why not. A damaged pickle raises anything at all, as Python's manual says: hence ``Exception``."""
+    """Call ``read`` and name the folder in its errors. Unpickling damaged data may raise any ``Exception``."""
     try:
         return read()
     except Exception as error:
@@ -92,7 +92,7 @@ def _read_index(folder: Path) -> dict[str, list[_Piece]]:
 
 
 def _check_numbers(content: bytes) -> None:
-    """Refuse a pickle that counts further than it has bytes: Python would make a list of that length at once."""
+    """Refuse a memo index beyond the pickle's size, because Python would allocate a list of that length."""
     for opcode, argument, _ in pickletools.genops(content):
         if "PUT" in opcode.name:
             require(int(argument or 0) < len(content), f"its entry {argument} lies beyond its {len(content)} bytes")

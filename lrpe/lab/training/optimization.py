@@ -1,4 +1,4 @@
-"""How weights are learned: the optimiser, its rate over time, and what decays."""
+"""The optimiser, its learning-rate schedule, weight decay and gradient clipping."""
 
 import math
 from collections.abc import Callable
@@ -17,22 +17,22 @@ Schedule = Literal["inverse-sqrt", "polynomial", "cosine", "constant"]
 
 @dataclass(frozen=True)
 class Optimization:
-    """An optimiser and its schedule, counted in updates or in epochs.
+    """An optimiser and its schedule, in updates or epochs.
 
     Attributes:
-        updates: steps of the optimiser, unless ``epochs`` are given.
+        updates: number of optimiser steps; ignored if ``epochs`` is set.
         epochs: passes over the training data; 0 counts in ``updates``.
-        batch: samples an update, over all processes and accumulated steps.
+        batch: samples per update, over all processes and accumulated steps.
         rate: the highest learning rate, reached after the warm-up.
-        warmup: updates in which the rate rises from ``first_rate`` in a straight line; see ``warmup_epochs``.
+        warmup: updates of linear warm-up from ``first_rate``; ignored if ``warmup_epochs`` is set.
         warmup_epochs: the same in epochs; 0 counts in ``warmup``.
         first_rate: the rate before the first update.
-        schedule: how the rate falls afterwards.
+        schedule: how the rate decreases after the warm-up.
         optimizer: adam (weight decay in the gradient, as fairseq's) or adamw.
-        betas: of Adam.
-        eps: of Adam.
-        weight_decay: of matrices; norms, biases and what an encoding learns do not decay.
-        clip: the largest norm of the gradient; 0 lets it be.
+        betas: Adam's betas.
+        eps: Adam's epsilon.
+        weight_decay: for matrices; norms, biases and parameters of encodings are exempt.
+        clip: the largest gradient norm; 0 does not clip.
     """
 
     updates: int = 1000
@@ -50,15 +50,17 @@ class Optimization:
     clip: float = 1.0
 
     def __post_init__(self):
-        require(self.updates >= 1 and self.batch >= 1, f"There is an update and a sample; got {self}.")
-        require(self.epochs >= 0 and self.warmup_epochs >= 0, f"Epochs are not negative; got {self}.")
-        if (self.epochs > 0) == (self.warmup_epochs > 0):  # else only the data can tell
+        for name in ("updates", "batch"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1; got {name}={getattr(self, name)}.")
+        for name in ("epochs", "warmup_epochs", "weight_decay", "clip"):
+            require(getattr(self, name) >= 0, f"{name} must be at least 0; got {name}={getattr(self, name)}.")
+        if (self.epochs > 0) == (self.warmup_epochs > 0):  # mixed units are compared in count_in_updates
             warmup, whole = (self.warmup_epochs, self.epochs) if self.epochs else (self.warmup, self.updates)
-            require(0 <= warmup < whole, f"The warm-up ends before the run; got {warmup} of {whole}.")
-        require(self.rate > 0 and self.weight_decay >= 0 and self.clip >= 0, f"Rates are not negative; got {self}.")
+            require(0 <= warmup < whole, f"The warm-up must end before the run does; got {warmup} of {whole}.")
+        require(self.rate > 0, f"rate must be positive; got rate={self.rate}.")
 
     def count_in_updates(self, updates_per_epoch: int) -> "Optimization":
-        """The same, counted in updates."""
+        """Return the same schedule with epochs converted to updates."""
         updates, warmup = self.updates, self.warmup
         if self.epochs:
             updates = max(1, round(self.epochs * updates_per_epoch))
@@ -67,7 +69,7 @@ class Optimization:
         return replace(self, updates=updates, epochs=0.0, warmup=warmup, warmup_epochs=0.0)
 
     def rate_at(self, update: int) -> float:
-        """The learning rate of update 0, 1, ... updates - 1."""
+        """Return the learning rate of update 0, 1, ..., updates - 1."""
         if update < self.warmup:
             return self.first_rate + (self.rate - self.first_rate) * (update + 1) / self.warmup
         return self.rate * _FACTORS[self.schedule](update + 1 - self.warmup, self.updates - self.warmup, self.warmup)
@@ -78,7 +80,7 @@ class Optimization:
         return kind(groups, lr=self.rate, betas=self.betas, eps=self.eps, fused=True)
 
 
-# Of updates since the warm-up, of those that there are, and its length.
+# The factor of the rate as a function of (updates since the warm-up, their total, updates of the warm-up).
 _FACTORS: dict[str, Callable[[int, int, int], float]] = {
     "inverse-sqrt": lambda done, total, warmup: math.sqrt(max(warmup, 1) / (max(warmup, 1) + done)),
     "polynomial": lambda done, total, warmup: max(0.0, 1 - (done - 1) / total),
@@ -88,10 +90,12 @@ _FACTORS: dict[str, Callable[[int, int, int], float]] = {
 
 
 def scale_and_clip_(gradients: list[Tensor], factor: float, largest: float) -> float:
-    """Multiply a gradient; if it is then longer than ``largest`` (and that is not 0), shorten it to that.
+    """Multiply gradients in place by ``factor``, clip their norm to ``largest`` unless that is 0.
 
-    The norm that it had before it was shortened.
+    Returns:
+        The norm before clipping.
     """
+    # torch's _foreach functions make one pass for scaling and clipping; clip_grad_norm_ would make a second one.
     found = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[attr-defined]
     norm = float(found.full_tensor() if isinstance(found, DTensor) else found) * factor
     if 0 < largest < norm:

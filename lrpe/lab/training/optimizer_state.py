@@ -1,4 +1,4 @@
-"""The optimiser's state in safetensors: each process writes its share, and any number of processes reads them all."""
+"""The optimiser's state in safetensors: one file per writing process, readable by any number of processes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +19,9 @@ _Read = Callable[[str], Tensor]  # a whole tensor by its name, such as "layers.0
 
 
 def save_state(folder: Path, model: Any, optimizer: Any) -> None:
-    """Write this process's share: its rows of every sharded tensor; what all processes hold alike, the first writes.
+    """Write this process's rows of every sharded tensor; the first process also writes the replicated tensors.
 
-    Rates and other hyper-parameters are not written: they are the configuration's.
+    Learning rates and other hyper-parameters are not written: the configuration has them.
     """
     state: Any = get_optimizer_state_dict(model, optimizer)["state"]
     share = {
@@ -38,7 +38,7 @@ def _own_part(tensor: Tensor) -> Tensor:
 
 
 def load_state(folder: Path, model: Any, optimizer: Any) -> None:
-    """Put a saved state into the optimiser; ``LrpeError`` if it is not whole, or of another model."""
+    """Load a saved state into the optimiser; ``LrpeError`` if it is incomplete or of another model."""
     read = open_old_state(folder) if (folder / METADATA).exists() else _open_state(folder)
     state: Any = get_optimizer_state_dict(model, optimizer)
     for name, tensors in state["state"].items():
@@ -48,7 +48,7 @@ def load_state(folder: Path, model: Any, optimizer: Any) -> None:
 
 
 def _placed(whole: Tensor, like: Tensor, name: str) -> Tensor:
-    """Return this process's part of a whole tensor, where ``like`` is."""
+    """Return this process's part of a whole tensor, on the device of ``like``."""
     require(
         whole.shape == like.shape and whole.dtype == like.dtype,
         lambda: (
@@ -56,13 +56,13 @@ def _placed(whole: Tensor, like: Tensor, name: str) -> Tensor:
             f"{tuple(whole.shape)} of {whole.dtype}, so it is of another model."
         ),
     )
-    if isinstance(like, DTensor):  # every process has read the same, so that nothing need be sent
+    if isinstance(like, DTensor):  # every process has read the whole tensor, so none is sent
         return distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
     return whole.to(like.device)
 
 
 def _open_state(folder: Path) -> _Read:
-    """Return a function that puts a tensor together from its rows in every share, which are in the order of ranks."""
+    """Return a function that joins a tensor's rows from all files, whose names sort by rank."""
     try:
         shares = [safe_open(file, "pt") for file in sorted(folder.glob("*.safetensors"))]
     except (OSError, SafetensorError) as error:

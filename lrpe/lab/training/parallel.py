@@ -1,4 +1,4 @@
-"""A model on one process, on several that each have all of it, or on several that each have a share."""
+"""How processes share a model: a single process, a replica per process (DDP), or a shard per process (FSDP2)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ from lrpe.lab.training.processes import world_size
 
 
 class Parallel(ABC):
-    """How processes share a model. Gradients become their mean over all processes in the last step of an update."""
+    """How processes share a model. The last step of an update averages gradients over all processes."""
 
     @abstractmethod
     def wrap(self, model: Any) -> Any:
-        """The model as it trains, the same on all processes."""
+        """Return the model to train, with equal weights on all processes."""
 
     @abstractmethod
     def step(self, model: Any, last: bool) -> AbstractContextManager:
-        """The surroundings of a step, forward and backward."""
+        """Return the context in which a forward and backward pass runs."""
 
     @abstractmethod
     def unsharded(self, model: Any) -> AbstractContextManager:
-        """The model as a process may call it on its own, as often as it has batches."""
+        """Yield a model that each process may call on its own, as evaluation does: batches may differ in number."""
 
 
 class _SingleProcess(Parallel):
@@ -42,7 +42,7 @@ class _SingleProcess(Parallel):
 
 
 class _Replicated(Parallel):
-    """DistributedDataParallel. What is measured has the buffers of the first process, such as batch norm's averages."""
+    """DistributedDataParallel. Evaluation uses the buffers of the first process, such as the means of batch norm."""
 
     def wrap(self, model: Any) -> Any:
         device = next(model.parameters()).device
@@ -58,7 +58,7 @@ class _Replicated(Parallel):
 
 
 class Sharded(Parallel):
-    """FSDP2: parameters, gradients and the optimiser's state in shares, the blocks gathered one at a time."""
+    """FSDP2: parameters, gradients and optimiser state are sharded, and blocks are gathered one at a time."""
 
     def wrap(self, model: Any) -> Any:
         _broadcast_from_first([*model.parameters(), *model.buffers()])
@@ -87,7 +87,7 @@ class Sharded(Parallel):
 
 
 def _broadcast_from_first(tensors: Any) -> None:
-    """The values of the first process, on every process."""
+    """Overwrite tensors in place with those of the first process."""
     with torch.no_grad():
         for tensor in tensors:
             dist.broadcast(tensor, 0)

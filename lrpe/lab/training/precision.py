@@ -1,4 +1,4 @@
-"""The precision of the forward pass, and the scale of the loss that half precision needs."""
+"""Mixed precision: autocast of the forward pass, and loss scaling for float16."""
 
 import math
 from contextlib import AbstractContextManager, nullcontext
@@ -14,18 +14,18 @@ PrecisionKind = Literal["float32", "bfloat16", "float16"]
 
 @dataclass(frozen=True)
 class LossScale:
-    """What the loss is multiplied by, and for how many updates no gradient has overflowed."""
+    """The factor of the loss, and the number of updates since a gradient last overflowed."""
 
     scale: float = 1.0
     held: int = 0
 
 
 class Precision:
-    """Autocast to a kind of number. The loss is multiplied by ``scale``, and the gradient divided by it.
+    """Autocast to a number format. The loss is multiplied by ``scale`` and the gradient divided by it.
 
-    float16 ends at 65504 and at 6e-8, so that its scale is searched for: it is halved where a gradient overflows, whose
-    update is then left out, and doubled after ``PATIENCE`` updates without one. It starts as low as fairseq's, for our
-    loss too is a sum over tokens and not their mean. For the other kinds it is 1.
+    float16 ranges from 6e-8 to 65504, so its scale adapts: an overflow of the gradient skips the update and halves the
+    scale; ``PATIENCE`` updates without one double it. It starts as low as fairseq's because our loss, too, is a sum
+    over tokens and not their mean. The scale of other formats is 1.
     """
 
     START, PATIENCE = 2.0**7, 2000
@@ -39,7 +39,7 @@ class Precision:
         return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device.type, self.dtype)
 
     def accept(self, norm: float) -> bool:
-        """Whether an update with a gradient of this norm is made; the scale is then that of the next update."""
+        """Return whether to make an update with this gradient norm, and adapt the scale for the next update."""
         if not self.searches:
             return True
         fits = math.isfinite(norm)
@@ -48,7 +48,7 @@ class Precision:
             self.scale /= 2
         elif self.held % self.PATIENCE == 0:
             self.scale *= 2
-        require(self.scale >= 2**-14, "A gradient overflows float16 however it is scaled. Use bfloat16 or float32.")
+        require(self.scale >= 2**-14, "A gradient overflows float16 at every loss scale. Use bfloat16 or float32.")
         return fits
 
     def state(self) -> LossScale:

@@ -1,4 +1,4 @@
-"""The processes of a run: alone, or those that torchrun started."""
+"""The processes of a run, one or those of torchrun: joining them, exchanging values, and stopping on a signal."""
 
 import os
 import signal
@@ -14,13 +14,13 @@ from torch.distributed.rendezvous import rendezvous
 from lrpe.errors import LrpeError
 from lrpe.lab.training.failures import name_lost_processes
 
-TIMEOUT = 1800.0  # seconds; gloo's own
+TIMEOUT = 1800.0  # seconds, the default of gloo
 _T = TypeVar("_T")
 
 
 @contextmanager
 def process_group(timeout: float = TIMEOUT) -> Iterator[torch.device]:
-    """Join the processes that torchrun started, if it did, and leave them at the end; gives this one's device.
+    """Join torchrun's process group, if there is one, and yield this process's device.
 
     Args:
         timeout: seconds to wait for another process before it counts as lost.
@@ -45,7 +45,7 @@ def process_group(timeout: float = TIMEOUT) -> Iterator[torch.device]:
 
 
 def local_device() -> torch.device:
-    """A GPU for each process of a machine; the CPU where there is none."""
+    """Return this process's GPU, or the CPU on a machine without one."""
     number = int(os.environ.get("LOCAL_RANK", 0))
     return torch.device("cuda", number) if torch.cuda.is_available() else torch.device("cpu")
 
@@ -64,7 +64,7 @@ def barrier() -> None:
 
 
 def sum_over_processes(numbers: list[float], device: torch.device) -> list[float]:
-    """Each of these, added up over all processes."""
+    """Return the sum of each number over all processes."""
     if not dist.is_initialized():
         return numbers
     sums = torch.tensor(numbers, dtype=torch.float64, device=device)
@@ -73,23 +73,23 @@ def sum_over_processes(numbers: list[float], device: torch.device) -> list[float
 
 
 def run_on_first(act: Callable[[], _T]) -> _T:
-    """What the first process finds, on every process; and its error, so that none is left waiting for it."""
+    """Call ``act`` on the first process and return its result, or raise its ``LrpeError``, on every process."""
     if not dist.is_initialized():
         return act()
-    told: list[Any] = [None, None]
+    shared: list[Any] = [None, None]  # the result and the error
     if rank() == 0:
         try:
-            told[0] = act()
+            shared[0] = act()
         except LrpeError as error:
-            told[1] = str(error)
-    dist.broadcast_object_list(told)
-    if told[1] is not None:
-        raise LrpeError(told[1])
-    return told[0]
+            shared[1] = str(error)
+    dist.broadcast_object_list(shared)
+    if shared[1] is not None:
+        raise LrpeError(shared[1])
+    return shared[0]
 
 
 def run_on_every(act: Callable[[], None]) -> None:
-    """Act on every process. If one fails all of them raise its error, so that none is left waiting for it."""
+    """Call ``act`` on every process. If one raises an ``LrpeError`` all raise it, so that none waits for it forever."""
     if not dist.is_initialized():
         return act()
     problem = None
@@ -104,10 +104,10 @@ def run_on_every(act: Callable[[], None]) -> None:
 
 
 class Stop:
-    """Whether the run was asked to end, which it does after the update that is under way.
+    """Whether SIGTERM or Ctrl-C asked the run to stop, which it does after the current update.
 
-    A second Ctrl-C ends it at once, unless torchrun is there: it passes on to us what we have had from the terminal.
-    A signal that this process ignores stays ignored: it is for the process that started it.
+    A second Ctrl-C ends it at once, except under torchrun, which forwards the signal that the terminal has already
+    sent to every process. Signals that this process already ignores stay ignored: they are for its parent.
     """
 
     def __init__(self):

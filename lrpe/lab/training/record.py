@@ -1,4 +1,4 @@
-"""A run is a folder: its configuration, where it ran, its metrics and its log."""
+"""Writing a run's folder: its configuration, environment, metrics and log."""
 
 import platform
 import sys
@@ -22,9 +22,9 @@ from lrpe.serialization import to_json
 
 
 class Record:
-    """The folder of a run, which the first process alone writes to.
+    """The folder of a run, written by the first process only.
 
-    ``upgrade`` brings a configuration that an earlier version wrote up to date, so that it can be compared.
+    ``upgrade`` converts a configuration written by an earlier version, so that it can be compared.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class Record:
         self.lines, self.text = LineFile(folder / "metrics.jsonl"), LineFile(folder / "train.log")
 
     def begin(self, about: RunInfo = RunInfo()) -> None:  # noqa: B008 (frozen)
-        """Write the configuration of a new run; of one that is there already, see that it is the same, on equal data.
+        """Write the configuration of a new run, or check that an existing run has the same configuration and data.
 
-        ``about`` goes into environment.json, beside the versions and the machine.
+        ``about`` goes into environment.json, next to versions and machine.
         """
         with naming_failure(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Record:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder, so that no other run has it, such as processes that outlived the torchrun of theirs."""
+        """Lock the folder against other runs, such as processes that outlived their torchrun."""
         lock = FileLock(self.folder / ".lock")
         run_on_first(lambda: self._take(lock))
         try:
@@ -67,12 +67,12 @@ class Record:
         with naming_failure(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                lock.acquire(timeout=1)  # whoever looks whether the run is under way holds it for an instant
+                lock.acquire(timeout=1)  # is_running holds the lock for an instant
             except Timeout:
                 raise LrpeError(
-                    f"{str(self.folder)!r} is being trained by another process. End that one, or wait for it."
+                    f"{str(self.folder)!r} is being trained by another process. End that process or wait for it."
                 ) from None
-            for left in self.folder.glob(".*.tmp"):  # of a process that was killed
+            for left in self.folder.glob(".*.tmp"):  # left by a killed process
                 remove(left)
 
     def log(self, text: str) -> None:
@@ -85,7 +85,7 @@ class Record:
             self.lines.add(to_json(values, indent=None))
 
     def drop_metrics_after(self, update: int) -> None:
-        """Drop the metrics of updates that are done again, and say which lines cannot be read."""
+        """Drop the metrics of updates that will be repeated, and report damaged lines."""
         if self.writes:
             kept, damaged = read_metrics(self.folder)
             for text in damaged:
@@ -94,13 +94,13 @@ class Record:
             self.lines.rewrite([to_json(line, indent=None) for line in kept if line["update"] <= update])
 
     def sync(self) -> None:
-        """Wait until it is on the disk: a checkpoint that follows has all the metrics before it."""
+        """Wait until the metrics are on disk, so that a checkpoint never exists without the metrics before it."""
         if self.writes:
             sync(self.lines.file)
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a process is training in this folder: it holds the lock."""
+    """Return whether a process is training in this folder, that is, holds its lock."""
     lock = folder / ".lock"
     if not lock.is_file() or lock.is_symlink():
         return False
@@ -109,7 +109,7 @@ def is_running(folder: Path) -> bool:
             return False
     except Timeout:
         return True
-    except PermissionError:  # the lock of another user, whose processes cannot be told from here
+    except PermissionError:  # another user's lock, which we cannot test
         return False
 
 

@@ -1,4 +1,4 @@
-"""metrics.jsonl of a run: a line of figures for each update and each evaluation."""
+"""Reading the files of a run's folder: metrics.jsonl, a line per update and evaluation, and environment.json."""
 
 import math
 from contextlib import suppress
@@ -12,13 +12,13 @@ from lrpe.lab.training.writing import LineFile
 from lrpe.schema import conform, conform_known
 from lrpe.serialization import parse_json, read_json
 
-_UPDATE_LIMIT = 2**53  # updates, which JavaScript can still count, so that pictures can
-_TAIL = 2**14  # bytes, which hold many lines
-MetricsLine = dict[str, Any]  # the update, a whole number, and figures by name, which are floats
+_UPDATE_LIMIT = 2**53  # the integers that JavaScript counts exactly, since pictures are drawn there
+_TAIL = 2**14  # bytes read from the end of a file, enough for many lines
+MetricsLine = dict[str, Any]  # "update", an int, and metrics by name, floats
 
 
 def read_metrics(folder: Path) -> tuple[list[MetricsLine], list[str]]:
-    """Return the lines of metrics.jsonl, and a sentence for each that is damaged and left out."""
+    """Return the lines of metrics.jsonl, and a message for each damaged line, which is skipped."""
     found, damaged = [], []
     for number, text in enumerate(LineFile(folder / "metrics.jsonl").read(), 1):
         try:
@@ -29,16 +29,16 @@ def read_metrics(folder: Path) -> tuple[list[MetricsLine], list[str]]:
 
 
 def _parse(text: str) -> MetricsLine:
-    """A line of figures; one that is not a number was written as null, or by earlier versions as NaN."""
+    """Parse a line. NaN is written as null; earlier versions wrote NaN."""
     values = conform(parse_json(text), dict[str, float | None], "")
     line = {name: math.nan if figure is None else figure for name, figure in values.items()}
     update = line.get("update", math.nan)
-    require(update.is_integer() and 0 <= update < _UPDATE_LIMIT, "it has no number of an update")
+    require(update.is_integer() and 0 <= update < _UPDATE_LIMIT, "it has no valid update number")
     return line | {"update": int(update)}
 
 
 def read_last_update(folder: Path) -> int:
-    """Return how many updates a run has done, from the end of its metrics, which may be long."""
+    """Return the number of updates of a run from the end of metrics.jsonl, without reading all of it."""
     file = folder / "metrics.jsonl"
     if not file.is_file():
         return 0
@@ -46,19 +46,19 @@ def read_last_update(folder: Path) -> int:
         stream.seek(max(0, file.stat().st_size - _TAIL))
         lines = stream.read().decode(errors="replace").split("\n")
     for text in reversed(lines):
-        with suppress(LrpeError):  # the first may be cut off, and the last half-written
+        with suppress(LrpeError):  # the first line may be cut off, the last half written
             return _parse(text)["update"]
     return 0
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What environment.json says beside the machine and the versions.
+    """Facts of environment.json apart from the machine and versions.
 
     Attributes:
-        data: the name of the data and what is known of them, hashes among it.
-        metric: the figure by which the run is judged.
-        better: which way it improves.
+        data: the name of the data and facts about them, such as hashes.
+        metric: the metric that selects the best checkpoint.
+        better: whether lower or higher values are better.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
@@ -67,10 +67,10 @@ class RunInfo:
 
     def __post_init__(self) -> None:
         if self.metric:
-            check_name(self.metric, "metric")  # pictures are named after it
+            check_name(self.metric, "metric")  # files of pictures are named after it
 
 
 def read_run_info(folder: Path) -> RunInfo:
-    """Return what environment.json of a run says; of a run that has none, nothing."""
+    """Return the facts in a run's environment.json, or empty ones without that file."""
     file = folder / "environment.json"
     return conform_known(read_json(file, dict[str, Any]), RunInfo) if file.exists() else RunInfo()

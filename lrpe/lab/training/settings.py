@@ -1,4 +1,4 @@
-"""How a run is trained, beside what it learns."""
+"""The settings of a training run, apart from its task and model."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,24 +11,24 @@ from lrpe.lab.training.processes import TIMEOUT
 
 @dataclass(frozen=True)
 class Training:
-    """How a run goes, beside what it learns.
+    """Settings of a training run, apart from its task and model.
 
     Attributes:
         optimization: the optimiser and its schedule.
-        micro_batch: samples that a process takes at a time, adding up gradients; its whole share of the batch if 0.
-        evaluate_every: updates between evaluations (and after the last); a checkpoint follows each.
-        save_every: updates between checkpoints; as often as it is evaluated if 0.
-        evaluation_batch: samples that a process takes at a time in evaluation; as in training if 0.
-        evaluation_batches: at most so many times ``evaluation_batch`` samples of the validation split, over all
-            processes (so many batches, if that is 0); all of it if 0.
-        precision: of the forward pass.
-        seed: of the weights, the order of the data, and dropout.
-        workers: processes that load data.
-        compile: whether the model is compiled.
-        checkpointing: whether activations are computed again for the gradient instead of kept.
-        parallel: whether each of several processes keeps the whole model (ddp), or a share of it (fsdp).
-        wandb: the project of Weights & Biases that also gets the metrics, if any.
-        timeout: seconds that processes wait for one of them that does not answer, before they end.
+        micro_batch: samples per process and step, with gradients accumulated; 0 takes a process's whole share at once.
+        evaluate_every: updates between evaluations, each followed by a checkpoint; the last update is always evaluated.
+        save_every: updates between further checkpoints; 0 saves only after evaluations.
+        evaluation_batch: samples per process and step in evaluation; 0 uses the size of training.
+        evaluation_batches: how many batches of the validation split are evaluated, over all processes, each of
+            ``evaluation_batch`` samples (of the training batch if that is 0); 0 evaluates the whole split.
+        precision: the number format of the forward pass.
+        seed: determines the weights, the order of the data, and dropout.
+        workers: how many processes load data.
+        compile: whether to compile the model with torch.compile.
+        checkpointing: whether to recompute activations in the backward pass instead of keeping them.
+        parallel: whether each process keeps the whole model (ddp) or a shard of it (fsdp).
+        wandb: the Weights & Biases project to log to, if any.
+        timeout: seconds to wait for a process that does not answer before the run ends.
     """
 
     optimization: Optimization = field(default_factory=Optimization)
@@ -47,8 +47,8 @@ class Training:
     timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
-        require(self.evaluate_every >= 1, f"A run is evaluated every so many updates; got {self.evaluate_every}.")
-        require(self.seed >= 0, f"A seed is 0 or more; got {self.seed}.")
-        require(1 <= self.timeout <= 10**6, f"timeout is from 1 to 10^6 seconds; got timeout={self.timeout}.")
-        counts = (self.micro_batch, self.save_every, self.evaluation_batch, self.evaluation_batches, self.workers)
-        require(min(counts) >= 0, f"Batches, workers and save_every are 0 or more; got {self}.")
+        require(self.evaluate_every >= 1, f"evaluate_every must be at least 1; got {self.evaluate_every}.")
+        require(self.seed >= 0, f"seed must be at least 0; got seed={self.seed}.")
+        require(1 <= self.timeout <= 10**6, f"timeout must be from 1 to 10^6 seconds; got timeout={self.timeout}.")
+        for name in ("micro_batch", "save_every", "evaluation_batch", "evaluation_batches", "workers"):
+            require(getattr(self, name) >= 0, f"{name} must be at least 0; got {name}={getattr(self, name)}.")

@@ -1,4 +1,4 @@
-"""Writing to a disk that may be full."""
+"""Files of a run that grow by appending, on a disk that may be full."""
 
 import os
 from contextlib import AbstractContextManager
@@ -18,19 +18,19 @@ def naming_failure(path: Path) -> AbstractContextManager[None]:
 
 
 def write_all(stream: BinaryIO, data: bytes) -> None:
-    """A disk that is nearly full takes a part, and only then refuses."""
+    """Write all of ``data``. A nearly full disk accepts a part before it fails, so one ``write`` is not enough."""
     while data:
         data = data[stream.write(data) :]
 
 
 def _open_here(file: Path) -> int:
-    """Open a file to add to it, but not what a link leads to, and no pipe: a run's folder may be a stranger's."""
-    unless = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe that nobody reads would wait
+    """Open a file for appending without following links or blocking on a pipe: the folder may be untrusted."""
+    unless = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # opening a pipe without a reader would block
     return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | unless, 0o666)
 
 
 class AppendFile:
-    """A file that is added to. It is opened once, and what is written is in the system's hands at once."""
+    """A file opened once for appending, unbuffered: what was written survives the death of this process."""
 
     def __init__(self, file: Path):
         self.file = file
@@ -48,16 +48,16 @@ class AppendFile:
 
 
 class LineFile(AppendFile):
-    """A file of text."""
+    """A text file of lines."""
 
     def add(self, line: str) -> None:
         self.write(f"{line}\n".encode())
 
     def read(self) -> list[str]:
-        """Return the lines; bytes that are no text are replaced, so that they cost a line and not the file."""
+        """Return the lines. Invalid UTF-8 is replaced, so that it damages one line and not the file."""
         if not self.file.exists():
             return []
-        require(self.file.is_file(), f"{str(self.file)!r} is not a file. Move it away, and the run goes on without it.")
+        require(self.file.is_file(), f"{str(self.file)!r} is not a file. Move it away and rerun to resume.")
         try:
             return self.file.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
         except OSError as error:

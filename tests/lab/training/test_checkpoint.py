@@ -66,7 +66,7 @@ def test_damage_to_any_file_is_named_and_the_checkpoint_before_it_used(tmp_path,
     run(folder)
     shown = capsys.readouterr().err
     assert "step-00000012 is damaged" in shown
-    assert "The one before it is used" in shown
+    assert "The previous one is used" in shown
     assert_same_run(folder, ended)
     assert "is damaged" in (folder / "train.log").read_text()
 
@@ -143,4 +143,4 @@ def test_a_checkpoint_that_says_it_is_another_is_put_aside(tmp_path, ended):
     found = history.find_newest()
     assert found is not None
     assert found.update == 9
-    assert "it says that it is of update 12" in history.damaged[0]
+    assert "its checkpoint.json is of update 12" in history.damaged[0]

@@ -49,7 +49,7 @@ def test_a_gradient_is_multiplied_and_shortened_or_let_be():
 
 
 def test_a_plan_that_cannot_be_is_named():
-    with pytest.raises(LrpeError, match="The warm-up ends before the run; got 20 of 10"):
+    with pytest.raises(LrpeError, match="The warm-up must end before the run does; got 20 of 10"):
         Optimization(updates=10, warmup=20)
     with pytest.raises(LrpeError, match="got 3 of 2"):
         Optimization(epochs=2, warmup_epochs=3)

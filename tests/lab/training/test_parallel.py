@@ -99,7 +99,7 @@ def test_torchrun_that_is_asked_to_stop_lets_its_processes_save(tmp_path):
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
-    assert "and saved; the same command goes on" in errors
+    assert "and saved; run the same command to resume" in errors
     assert read_progress(tmp_path / "last").update == lines(tmp_path)[-1]["update"]
 
 

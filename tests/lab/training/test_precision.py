@@ -33,7 +33,7 @@ def test_the_search_is_part_of_a_checkpoint():
 
 def test_a_gradient_that_overflows_at_any_scale_ends_the_run():
     precision = Precision("float16", CPU)
-    with pytest.raises(LrpeError, match="overflows float16 however it is scaled"):
+    with pytest.raises(LrpeError, match="overflows float16 at every loss scale"):
         [precision.accept(math.inf) for _ in range(40)]
 
 

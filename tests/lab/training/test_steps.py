@@ -36,7 +36,7 @@ def test_a_run_that_goes_on_meets_the_samples_that_it_had_not(monkeypatch, after
 def test_what_cannot_be_shared_is_named(monkeypatch):
     with pytest.raises(LrpeError, match="got batch=8, processes=3, micro_batch=0"):
         updates(monkeypatch, 3, 0)
-    with pytest.raises(LrpeError, match="An epoch has one full batch or more; got batch=48"):
+    with pytest.raises(LrpeError, match="batch must not exceed the samples of an epoch; got batch=48"):
         updates(monkeypatch, 1, 8, batch=48)
 
 
