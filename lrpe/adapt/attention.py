@@ -17,8 +17,8 @@ from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.cache import StateLayer
 
-IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our layers take a mask of (batch, n)
-PADDING = "lrpe_padding"  # the argument by which our layers get that mask beside layers that need another one
+_IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our layers take a mask of (batch, n)
+_PADDING = "lrpe_padding"  # the argument by which our layers get that mask beside layers that need another one
 
 
 class WithNorms(nn.Module):
@@ -39,7 +39,7 @@ class FittedLinearAttention(WithNorms, LinearAttention):
 
     @classmethod
     def like(cls, replaced: SelfAttention, **choices: Any) -> "FittedLinearAttention":
-        return cls(**sizes(replaced), **{"decay": None, "dropout": replaced.dropout} | choices)
+        return cls(**_read_sizes(replaced), **{"decay": None, "dropout": replaced.dropout} | choices)
 
 
 class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
@@ -60,14 +60,14 @@ class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
             "with attn_logit_softcapping=None to drop the cap, or replace its rotary encoding alone to keep it.",
         )
         own = {"decay": None, "dropout": replaced.dropout, "attention_dropout": replaced.attention_dropout}
-        return cls(**sizes(replaced), **own | {"scale": replaced.module.scaling} | choices)
+        return cls(**_read_sizes(replaced), **own | {"scale": replaced.module.scaling} | choices)
 
 
 Fitted = FittedLinearAttention | FittedSoftmaxAttention
-KINDS: dict[str, type[Fitted]] = {"linear": FittedLinearAttention, "softmax": FittedSoftmaxAttention}
+_KINDS: dict[str, type[Fitted]] = {"linear": FittedLinearAttention, "softmax": FittedSoftmaxAttention}
 
 
-def sizes(replaced: SelfAttention) -> dict[str, Any]:
+def _read_sizes(replaced: SelfAttention) -> dict[str, Any]:
     return {
         "width": replaced.width,
         "heads": replaced.heads,
@@ -93,19 +93,19 @@ class StandIn(nn.Module):
         layer_past: Any = None,
         **kwargs: Any,
     ) -> tuple[Tensor, None]:
-        mask = kwargs.get(PADDING, attention_mask)
-        mask = None if mask is None else newest(mask, hidden_states.shape[1])
+        mask = kwargs.get(_PADDING, attention_mask)
+        mask = None if mask is None else _mask_of_newest(mask, hidden_states.shape[1])
         cache = layer_past if past_key_values is None else past_key_values
         if cache is None:
             packed = None if mask is not None or position_ids is None else find_packed_sequence_indices(position_ids)
             return self.attention(hidden_states, positions=position_ids, mask=mask, sequences=packed), None
-        memory = memory_in(cache, self.layer)
+        memory = _state_layer(cache, self.layer)
         out, state = self.attention.prefill(hidden_states, cast(Any, memory.state), position_ids, mask)
         memory.keep(state, hidden_states.shape[1])
         return out, None
 
 
-def memory_in(cache: Any, layer: int) -> StateLayer:
+def _state_layer(cache: Any, layer: int) -> StateLayer:
     """What a cache remembers for a layer: a state of ours, put there while that place is still empty."""
     cache.layers.extend(StateLayer() for _ in range(len(cache.layers), layer + 1))
     found = cache.layers[layer]
@@ -126,7 +126,7 @@ def memory_in(cache: Any, layer: int) -> StateLayer:
 def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A hook before a trunk's forward: refuse what our layers do not have, and pass the padding mask on to them.
 
-    If all layers are ours, transformers makes no other mask (see ``padding_mask``), and nothing need be passed.
+    If all layers are ours, transformers makes no other mask (see ``_padding_mask``), and nothing need be passed.
     """
     given = inspect.signature(trunk.forward).bind_partial(*args, **kwargs)
     asked = {**given.arguments, **given.arguments.get("kwargs", {})}
@@ -134,30 +134,30 @@ def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
         not asked.get("output_attentions"),
         "A replaced attention never forms its weights, so there are none to put out: output_attentions=False.",
     )
-    if trunk.config._attn_implementation == IMPLEMENTATION:
+    if trunk.config._attn_implementation == _IMPLEMENTATION:
         return args, kwargs
-    return args, kwargs | {PADDING: asked.get("attention_mask")}
+    return args, kwargs | {_PADDING: asked.get("attention_mask")}
 
 
-def newest(mask: Tensor, n: int) -> Tensor:
+def _mask_of_newest(mask: Tensor, n: int) -> Tensor:
     """The mask of the last n tokens: a cache's mask speaks of those before them as well."""
     require(
         mask.ndim == 2,
         lambda: (
             f"Our layers take a padding mask of (batch, n); got {tuple(mask.shape)}. Pass such a mask to the model, "
-            f'and keep its attn_implementation="{IMPLEMENTATION}".'
+            f'and keep its attn_implementation="{_IMPLEMENTATION}".'
         ),
     )
     return mask[:, -n:]
 
 
-def padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+def _padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
     """What transformers makes of a padding mask for our layers: nothing. They know their order without it."""
     return attention_mask
 
 
-def refuse(*args: Any, **kwargs: Any) -> Any:
-    raise LrpeError(f'attn_implementation="{IMPLEMENTATION}" is for models whose attention lrpe.adapt has replaced.')
+def _refuse(*args: Any, **kwargs: Any) -> Any:
+    raise LrpeError(f'attn_implementation="{_IMPLEMENTATION}" is for models whose attention lrpe.adapt has replaced.')
 
 
 def swap_attention(
@@ -173,7 +173,7 @@ def swap_attention(
     own_config(model)
     model.base_model.register_forward_pre_hook(read_call, with_kwargs=True)
     if len(chosen) == len(found):
-        model.set_attn_implementation(IMPLEMENTATION)  # which spares transformers a mask of n × n
+        model.set_attn_implementation(_IMPLEMENTATION)  # which spares transformers a mask of n × n
         if rotary_of(model) is not None:
             model.base_model.rotary_emb = NoRotary()
 
@@ -191,12 +191,12 @@ def _fit(
 
 
 def _choose_kind(attention: str, choices: dict[str, Any]) -> type[Fitted]:
-    if attention not in KINDS:
-        raise unknown_name("attention", attention, KINDS)
+    if attention not in _KINDS:
+        raise unknown_name("attention", attention, _KINDS)
     for name in choices:
-        if name not in KINDS[attention].CHOICES:
-            raise unknown_name(f"choice of {attention} attention", name, KINDS[attention].CHOICES)
-    return KINDS[attention]
+        if name not in _KINDS[attention].CHOICES:
+            raise unknown_name(f"choice of {attention} attention", name, _KINDS[attention].CHOICES)
+    return _KINDS[attention]
 
 
 def _check_layers(layers: Sequence[int], count: int) -> list[int]:
@@ -208,5 +208,5 @@ def _check_layers(layers: Sequence[int], count: int) -> list[int]:
     return sorted(layers)
 
 
-AttentionInterface.register(IMPLEMENTATION, refuse)
-AttentionMaskInterface.register(IMPLEMENTATION, padding_mask)
+AttentionInterface.register(_IMPLEMENTATION, _refuse)
+AttentionMaskInterface.register(_IMPLEMENTATION, _padding_mask)

@@ -88,7 +88,7 @@ class SelfAttention(NamedTuple):
         return self.module.resid_dropout.p if hasattr(self.module, "resid_dropout") else 0.0
 
 
-def separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
+def _read_separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
     """Llama's way: q_proj, k_proj, v_proj, o_proj; with norms of queries and keys in Qwen3, Gemma 3 and some of Phi."""
     o_proj = module.o_proj if hasattr(module, "o_proj") else module.dense
     norms = (
@@ -97,7 +97,7 @@ def separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
     return Projections(module.q_proj, module.k_proj, module.v_proj, o_proj, *norms), module.head_dim
 
 
-def fused(owner: nn.Module, module: Any) -> tuple[Projections, int]:
+def _read_fused(owner: nn.Module, module: Any) -> tuple[Projections, int]:
     """GPT-NeoX's way: one matrix whose rows are q, k and v of the first head, then of the second, and so on."""
     joined, d = module.query_key_value, module.head_size
 
@@ -108,7 +108,7 @@ def fused(owner: nn.Module, module: Any) -> tuple[Projections, int]:
     return Projections(q, k, v, module.dense, nn.Identity(), nn.Identity()), d
 
 
-def transposed(owner: nn.Module, module: Any) -> tuple[Projections, int]:
+def _read_transposed(owner: nn.Module, module: Any) -> tuple[Projections, int]:
     """GPT-2's way: one matrix whose columns are all of q, then of k, then of v, and one for the output."""
     weights, biases = module.c_attn.weight.T.chunk(3), module.c_attn.bias.chunk(3)
     q, k, v = (_linear(weight, bias) for weight, bias in zip(weights, biases, strict=True))
@@ -125,34 +125,34 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     return made
 
 
-def around_output(owner: Any, module: Any) -> tuple[Projections, int]:
+def _read_bert(owner: Any, module: Any) -> tuple[Projections, int]:
     """BERT's way: query, key and value in one module, and the map of the output in the module after it."""
     projections = Projections(module.query, module.key, module.value, owner.output.dense, nn.Identity(), nn.Identity())
     return projections, module.attention_head_size
 
 
 READERS: dict[str, Callable[[Any, Any], tuple[Projections, int]]] = {
-    "LlamaAttention": separate,
-    "MistralAttention": separate,
-    "MixtralAttention": separate,
-    "Qwen2Attention": separate,
-    "Qwen3Attention": separate,
-    "PhiAttention": separate,
-    "GemmaAttention": separate,
-    "Gemma2Attention": separate,
-    "Gemma3Attention": separate,
-    "SmolLM3Attention": separate,
-    "GPTNeoXAttention": fused,
-    "GPT2Attention": transposed,
-    "BertSelfAttention": around_output,
-    "RobertaSelfAttention": around_output,
-    "XLMRobertaSelfAttention": around_output,
+    "LlamaAttention": _read_separate,
+    "MistralAttention": _read_separate,
+    "MixtralAttention": _read_separate,
+    "Qwen2Attention": _read_separate,
+    "Qwen3Attention": _read_separate,
+    "PhiAttention": _read_separate,
+    "GemmaAttention": _read_separate,
+    "Gemma2Attention": _read_separate,
+    "Gemma3Attention": _read_separate,
+    "SmolLM3Attention": _read_separate,
+    "GPTNeoXAttention": _read_fused,
+    "GPT2Attention": _read_transposed,
+    "BertSelfAttention": _read_bert,
+    "RobertaSelfAttention": _read_bert,
+    "XLMRobertaSelfAttention": _read_bert,
 }
 
 
 def read_attention(model: nn.Module) -> list[SelfAttention]:
     """Every self-attention of a model, from the first layer to the last. All or none of its attention is understood."""
-    found = list(_find(model))
+    found = list(_find_attention(model))
     known = {id(attention.module) for attention in found} | {id(attention.owner) for attention in found}
     others = {
         type(m).__name__ for m in model.modules() if type(m).__name__.endswith("Attention") and id(m) not in known
@@ -165,7 +165,7 @@ def read_attention(model: nn.Module) -> list[SelfAttention]:
     return found
 
 
-def _find(model: nn.Module) -> Iterator[SelfAttention]:
+def _find_attention(model: nn.Module) -> Iterator[SelfAttention]:
     for owner in model.modules():
         for name, module in owner.named_children():
             reader = READERS.get(type(module).__name__)

@@ -19,7 +19,7 @@ from lrpe.encodings.family import configure_for_heads
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.errors import LrpeError, require
 
-CHANGING = ("dynamic", "longrope")  # their angles depend on the length of the text at hand
+_LENGTH_DEPENDENT = ("dynamic", "longrope")  # their angles depend on the length of the text at hand
 
 
 class NoRotary(nn.Module):
@@ -34,15 +34,15 @@ def rotary_of(model: Any) -> Any:
     return getattr(model.base_model, "rotary_emb", None)
 
 
-def rotary_encoding(rotary: Any, attention: SelfAttention) -> Encoding:
+def _rotary_encoding(rotary: Any, attention: SelfAttention) -> Encoding:
     """Type 2 with a model's own angles, to be learned, in its own layout: x[k] is turned with x[w/2 + k], w ≤ d.
 
     Angles that are scaled for longer texts (linear, yarn, llama3) are taken as they come; what multiplies cosines and
     sines then multiplies the scores.
     """
-    kind, angles, factor = _read(rotary, getattr(attention.module, "layer_type", None))
+    kind, angles, factor = _read_rotary(rotary, getattr(attention.module, "layer_type", None))
     require(
-        kind not in CHANGING,
+        kind not in _LENGTH_DEPENDENT,
         f"An encoding has one set of angles; those of rope_type={kind!r} change with the length of the text. Load the "
         "model with another rope_type, such as 'yarn' or 'linear'.",
     )
@@ -57,7 +57,7 @@ def rotary_encoding(rotary: Any, attention: SelfAttention) -> Encoding:
     return encoding
 
 
-def _read(rotary: Any, layer_type: str | None) -> tuple[str, Tensor, float]:
+def _read_rotary(rotary: Any, layer_type: str | None) -> tuple[str, Tensor, float]:
     """The kind, the angles and the factor of the cosines of a layer; in Gemma 3 each type of layer has its own."""
     if not isinstance(rotary.rope_type, dict):
         return rotary.rope_type, rotary.inv_freq, float(rotary.attention_scaling)
@@ -109,7 +109,7 @@ class Encoded(Derived):
         return ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager)
 
 
-def encode_instead(attention: SelfAttention, encoding: Encoding) -> None:
+def _encode_instead(attention: SelfAttention, encoding: Encoding) -> None:
     """Turn a rotary attention module into one with our encoding, its weights under the names q_proj, ..., o_proj.
 
     It stays of its own kind, so that a model can record its weights.
@@ -134,7 +134,7 @@ def swap_rotary(model: PreTrainedModel, encoding: Any) -> None:
     )
     made = [_check_member(choose_for_layer(encoding, model, attention, layer), attention) for layer, attention in found]
     for (_, attention), chosen in zip(found, made, strict=True):
-        encode_instead(attention, chosen)
+        _encode_instead(attention, chosen)
     own_config(model)
     model.base_model.rotary_emb = NoRotary()
 
@@ -143,7 +143,7 @@ def choose_for_layer(choice: Any, model: PreTrainedModel, attention: SelfAttenti
     """The encoding of a layer, on its device."""
     with attention.projections.q_proj.weight.device:
         if choice is None and rotary_of(model) is not None and attention.turns:
-            return rotary_encoding(rotary_of(model), attention)
+            return _rotary_encoding(rotary_of(model), attention)
         config = _configure_layer("none" if choice is None else choice, attention)
         return replace(config, seed=(config.seed or 0) + layer).build()
 

@@ -27,8 +27,8 @@ from lrpe.models.loading import OF_THE_HUB, KeepsPrecision, naming_damage
 from lrpe.models.schema import shorten
 
 MODEL_TYPE = "lrpe-replaced"
-SENTENCE = "This model's attention was replaced: load it by lrpe.adapt.from_pretrained"
-AUTO = (
+_REFUSAL = "This model's attention was replaced: load it by lrpe.adapt.from_pretrained"
+_AUTO_CLASSES = (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -59,7 +59,7 @@ class WithRecord(Derived):
             # Two levels down: LlamaConfig.from_pretrained looks one level down for a dictionary of its own type.
             "replaced": {"config": plain},
             # The class of the plain model, if it is named, refuses a text here and shows it.
-            "vocab_size": SENTENCE,
+            "vocab_size": _REFUSAL,
         }
         return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
@@ -83,7 +83,7 @@ class Replaced(Derived, KeepsPrecision):
         """transformers' own, of safetensors alone; weights that are missing are an error, but for a new head's."""
         told = options.pop("output_loading_info", False)
         require(options.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
-        config = read_config(_read_values(where, options)) if config is None else config
+        config = _read_config(_read_values(where, options)) if config is None else config
         with naming_damage(where):
             model, info = super().from_pretrained(  # type: ignore[misc]
                 where, *args, config=config, use_safetensors=True, output_loading_info=True, **options
@@ -113,11 +113,11 @@ def _record(config: Any) -> Replacement:
 
 def remember(model: PreTrainedModel, replacement: Replacement) -> None:
     """Give a model that was replaced in place a class and a configuration that are saved with the record of it."""
-    with_record(model.config, replacement)
+    _with_record(model.config, replacement)
     model.__class__ = derive(Replaced, type(model))
 
 
-def with_record(config: Any, replacement: Replacement) -> Any:
+def _with_record(config: Any, replacement: Replacement) -> Any:
     config.__class__ = derive(WithRecord, type(config))
     config.lrpe_replacement = replacement
     return config
@@ -135,7 +135,7 @@ def from_pretrained(folder: Any, **options: Any) -> Any:
     """
     values = _read_values(folder, options)
     saved = _saved_class(values.get("architectures"))
-    return saved.from_pretrained(folder, config=read_config(values), **options)
+    return saved.from_pretrained(folder, config=_read_config(values), **options)
 
 
 def _saved_class(architectures: Any) -> Any:
@@ -162,12 +162,12 @@ def _read_values(where: Any, options: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def read_config(values: dict[str, Any]) -> Any:
+def _read_config(values: dict[str, Any]) -> Any:
     """The configuration of the plain model, with the record of what was replaced in it."""
     match values:
         case {"replaced": {"config": {"model_type": str(kind)} as plain}} if kind in CONFIG_MAPPING:
             config = CONFIG_MAPPING[kind].from_dict(plain)
-            return with_record(config, Replacement.from_dict(values.get("replacement")))
+            return _with_record(config, Replacement.from_dict(values.get("replacement")))
     raise LrpeError(
         "The config.json of a replaced model has that of the plain model under 'replaced'; got "
         f"{shorten(values.get('replaced'))}. Save or download it again."
@@ -204,7 +204,7 @@ class Loader:
 
     @classmethod
     def from_pretrained(cls, where: Any, *args: Any, config: ReplacedConfig, **options: Any) -> Any:
-        plain = read_config(vars(config))
+        plain = _read_config(vars(config))
         mapping, kind = cls.auto._model_mapping, type(plain)._made_of[1]
         if kind not in mapping:
             raise LrpeError(f"{cls.auto.__name__} has no class for a model of type {plain.model_type!r}.")
@@ -214,5 +214,5 @@ class Loader:
 def register() -> None:
     """Make the auto classes know replaced models; done on ``import lrpe.adapt``, harmless when done again."""
     AutoConfig.register(MODEL_TYPE, ReplacedConfig, exist_ok=True)
-    for auto in AUTO:
+    for auto in _AUTO_CLASSES:
         auto.register(ReplacedConfig, type(f"Replaced{auto.__name__}", (Loader,), {"auto": auto}), exist_ok=True)

@@ -9,10 +9,10 @@ from typing import Any
 from lrpe.errors import unknown_name
 from lrpe.models.configuration import LrpeConfig
 
-ROW = {"encoding": "type2", "normalizer": "output", "decay": None}
-PLAIN = {"gated": False, "attention_bias": True, "mlp_bias": True, "norm": "layer"}
+_PAPER_ROW = {"encoding": "type2", "normalizer": "output", "decay": None}
+_UNGATED = {"gated": False, "attention_bias": True, "mlp_bias": True, "norm": "layer"}
 
-ALM = ROW | PLAIN | {
+ALM = _PAPER_ROW | _UNGATED | {
     "vocab_size": 267744,  # the words of WikiText-103
     "hidden_size": 512,
     "num_hidden_layers": 6,
@@ -26,7 +26,7 @@ ALM = ROW | PLAIN | {
     "causal": True,
 }  # fmt: skip
 
-ROBERTA_BASE = ROW | PLAIN | {
+ROBERTA_BASE = _PAPER_ROW | _UNGATED | {
     "vocab_size": 50265,
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -47,7 +47,7 @@ ROBERTA_BASE = ROW | PLAIN | {
     "causal": False,
 }  # fmt: skip
 
-DEIT_SMALL = ROW | PLAIN | {
+DEIT_SMALL = _PAPER_ROW | _UNGATED | {
     "hidden_size": 384,
     "num_hidden_layers": 12,
     "num_attention_heads": 6,
@@ -64,9 +64,11 @@ DEIT_SMALL = ROW | PLAIN | {
 }  # fmt: skip
 
 
-def arena(width: int, layers: int, heads: int, ratio: int, length: int, vocabulary: int, **more: Any) -> dict[str, Any]:
+def _arena(
+    width: int, layers: int, heads: int, ratio: int, length: int, vocabulary: int, **more: Any
+) -> dict[str, Any]:
     """A model of Long-Range Arena: pre-norm with batch norm over the real tokens."""
-    return ROW | PLAIN | {
+    return _PAPER_ROW | _UNGATED | {
         "vocab_size": vocabulary,
         "hidden_size": width,
         "num_hidden_layers": layers,
@@ -80,17 +82,17 @@ def arena(width: int, layers: int, heads: int, ratio: int, length: int, vocabula
     } | more  # fmt: skip
 
 
-BYTES = {"vocabulary": 257, "pad_token_id": 256}  # and one for padding
+_BYTES = {"vocabulary": 257, "pad_token_id": 256}  # and one for padding
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "alm": ALM,
     "roberta-base": ROBERTA_BASE,
     "deit-small": DEIT_SMALL,
-    "lra-text": arena(128, 4, heads=8, ratio=4, length=4096, **BYTES),
-    "lra-listops": arena(128, 4, heads=8, ratio=4, length=2048, vocabulary=16, pad_token_id=15, num_labels=10),
-    "lra-retrieval": arena(64, 4, heads=4, ratio=4, length=4000, **BYTES),
-    "lra-pathfinder": arena(32, 4, heads=8, ratio=1, length=1024, vocabulary=256, pooling="last"),
-    "lra-image": arena(100, 12, heads=4, ratio=2, length=1024, vocabulary=256, num_labels=10, hidden_dropout_prob=0.2),
+    "lra-text": _arena(128, 4, heads=8, ratio=4, length=4096, **_BYTES),
+    "lra-listops": _arena(128, 4, heads=8, ratio=4, length=2048, vocabulary=16, pad_token_id=15, num_labels=10),
+    "lra-retrieval": _arena(64, 4, heads=4, ratio=4, length=4000, **_BYTES),
+    "lra-pathfinder": _arena(32, 4, heads=8, ratio=1, length=1024, vocabulary=256, pooling="last"),
+    "lra-image": _arena(100, 12, heads=4, ratio=2, length=1024, vocabulary=256, num_labels=10, hidden_dropout_prob=0.2),
 }
 
 

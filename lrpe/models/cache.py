@@ -97,10 +97,10 @@ class LrpeCache(Cache):
     @property
     def nbytes(self) -> int:
         """The memory of all states."""
-        tensors = [tensor for state in self.states if state is not None for tensor in state_tensors(state)]
+        tensors = [tensor for state in self.states if state is not None for tensor in _list_tensors(state)]
         return sum(tensor.nbytes for tensor in tensors)
 
 
-def state_tensors(state: State) -> list[Tensor]:
+def _list_tensors(state: State) -> list[Tensor]:
     values = state if isinstance(state, tuple) else vars(state).values()
     return [value for value in values if isinstance(value, Tensor)]

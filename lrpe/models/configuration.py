@@ -15,8 +15,8 @@ from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.schema import FIELDS, check_fields, is_whole, read_object, shorten
 
-FORMAT = 1
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
+_FORMAT = 1
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
 
 _OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple here is as good as a list
 _FOLLOWING = ("num_key_value_heads", "head_dim")  # None is what follows from the other sizes
@@ -104,7 +104,7 @@ class LrpeConfig(PreTrainedConfig):
         pad_token_id: int | None = None,
         bos_token_id: int | None = None,
         eos_token_id: int | list[int] | None = None,
-        format: int = FORMAT,
+        format: int = _FORMAT,
         **kwargs: Any,
     ):
         given = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
@@ -124,7 +124,7 @@ class LrpeConfig(PreTrainedConfig):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
         """transformers' own, of any format up to this one; what the changes break is refused too."""
-        found = super().from_dict(upgrade(config_dict), **kwargs)
+        found = super().from_dict(_upgrade(config_dict), **kwargs)
         (found[0] if isinstance(found, tuple) else found).check()
         return found
 
@@ -291,18 +291,18 @@ class LrpeConfig(PreTrainedConfig):
         return settled
 
 
-def upgrade(values: dict[str, Any]) -> dict[str, Any]:
+def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of a configuration of any older format as those of this one."""
     if not isinstance(values, dict):
         raise LrpeError(f"A configuration is a JSON object; got {shorten(values)}.")
-    kind, version = values.get("model_type", "lrpe"), values.get("format", FORMAT)
+    kind, version = values.get("model_type", "lrpe"), values.get("format", _FORMAT)
     if kind != "lrpe":
         raise LrpeError(f"This configuration is of model_type {shorten(kind)}, not 'lrpe'. Load it by AutoConfig.")
     require(
-        isinstance(version, int) and version <= FORMAT,
-        f"This lrpe reads configurations up to format {FORMAT}; got format={shorten(version)}. A newer lrpe wrote it.",
+        isinstance(version, int) and version <= _FORMAT,
+        f"This lrpe reads configurations up to format {_FORMAT}; got format={shorten(version)}. A newer lrpe wrote it.",
     )
-    for number in range(version, FORMAT):
-        require(number in UPGRADES, f"Configurations have format 1 or more; got format={number}.")
-        values = UPGRADES[number](values) | {"format": number + 1}
+    for number in range(version, _FORMAT):
+        require(number in _UPGRADES, f"Configurations have format 1 or more; got format={number}.")
+        values = _UPGRADES[number](values) | {"format": number + 1}
     return values

@@ -17,14 +17,18 @@ from lrpe.models.saved import CLASSES, MODELS, find_model, load_model
 from lrpe.models.schema import read_object
 
 # Whatever else lies beside a model (notes, credentials, the state of a run) is not ours to give away.
-BESIDE = (
+_COPIED = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
     *("chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json"),
 )
-TOKENIZER = ("tokenizer_config.json", "tokenizer.json")
-NAMELESS = ("", "TokenizersBackend", "PreTrainedTokenizerFast")  # the classes of any tokenizer.json, which say nothing
-TYPES = {"unitary": "Type 1", "orthogonal": "Type 2", "permutation": "Type 3", "stochastic": "SPE"}
+_TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json")
+_GENERIC_TOKENIZERS = (
+    "",
+    "TokenizersBackend",
+    "PreTrainedTokenizerFast",
+)  # the classes of any tokenizer.json, which say nothing
+_TYPES = {"unitary": "Type 1", "orthogonal": "Type 2", "permutation": "Type 3", "stochastic": "SPE"}
 
 
 def export(source: Path, to: Path, remote_code: bool = False) -> Path:
@@ -50,12 +54,14 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
         f"The code that a model carries is that of lrpe, and {', '.join(foreign)} was registered elsewhere: it would "
         "load nowhere. Export without the code; whoever loads the model imports the module that registers it first.",
     )
-    loading = ways_to_load(kind, to.name, _auto_classes(kind), remote_code)
+    loading = _write_loading_code(kind, to.name, _auto_classes(kind), remote_code)
 
     def finish(folder: Path) -> None:
         if remote_code:
             add_code(folder, CLASSES[kind], _auto_classes(kind))
-        (folder / "README.md").write_text(card(model, to.name, folder, loading, foreign, remote_code), encoding="utf-8")
+        (folder / "README.md").write_text(
+            _write_card(model, to.name, folder, loading, foreign, remote_code), encoding="utf-8"
+        )
 
     return write_model(model, source, to, finish)
 
@@ -75,7 +81,7 @@ def write_model(model: Any, source: Path, to: Path, finish: Callable[[Path], Non
 
 
 def _copy_known(folder: Path, root: Path, to: Path) -> None:
-    for file in (folder / name for name in BESIDE):
+    for file in (folder / name for name in _COPIED):
         if file.is_file() and not (to / file.name).exists():
             require(
                 file.resolve().is_relative_to(root),
@@ -90,14 +96,16 @@ def _auto_classes(kind: str) -> list[str]:
     return [each.__name__ for each, model in MODELS.items() if model.__name__ == kind] or ["AutoModel"]
 
 
-def card(model: Any, name: str, folder: Path, loading: Sequence[str], plugins: Sequence[str], remote_code: bool) -> str:
+def _write_card(
+    model: Any, name: str, folder: Path, loading: Sequence[str], plugins: Sequence[str], remote_code: bool
+) -> str:
     """The README.md of a model of ours that was written to ``folder``."""
     config = model.config
     attention = config.attention if isinstance(config.attention, str) else "mixed"
     needs = "Its code is in this folder." if remote_code else "It needs lrpe: pip install 'lrpe[models]'."
     if plugins:
         needs += f" Import first what registers {', '.join(plugins)}."
-    return page(name, folder, model, f"{attention} attention", describe_encodings(config), loading, needs)
+    return page(name, folder, model, f"{attention} attention", _describe_encodings(config), loading, needs)
 
 
 def page(
@@ -105,7 +113,7 @@ def page(
 ) -> str:
     """A card with these parts."""
     count, config = sum(parameter.numel() for parameter in model.parameters()), model.config
-    lines = "\n".join(f"- {line}" for line in (*encodings, describe_tokenizer(folder)))
+    lines = "\n".join(f"- {line}" for line in (*encodings, _describe_tokenizer(folder)))
     code = "\n".join(loading)
     return f"""---
 library_name: transformers
@@ -126,7 +134,7 @@ tags: [lrpe, linear-attention]
 """
 
 
-def describe_encodings(config: LrpeConfig) -> list[str]:
+def _describe_encodings(config: LrpeConfig) -> list[str]:
     """A line for each encoding of a model, with the layers that have it."""
     layers: dict[str, list[int]] = {}
     for layer in range(config.num_hidden_layers):
@@ -138,24 +146,26 @@ def describe_encodings(config: LrpeConfig) -> list[str]:
 
 def describe_encoding(encoding: EncodingConfig) -> str:
     """Type, P and Λ of an encoding, in words."""
-    kind = TYPES.get(encoding.matrix, "a type of its own")
+    kind = _TYPES.get(encoding.matrix, "a type of its own")
     if encoding.matrix == "orthogonal" and encoding.rotated == 0 and encoding.alternating == 0:
         return "none"
-    angles = "" if encoding.matrix in ("permutation", "stochastic") else f", {_angles(encoding)}"
+    angles = "" if encoding.matrix in ("permutation", "stochastic") else f", {_describe_angles(encoding)}"
     return f"{kind}, P {encoding.basis}, Λ {encoding.matrix}{angles}"
 
 
-def _angles(encoding: EncodingConfig) -> str:
+def _describe_angles(encoding: EncodingConfig) -> str:
     return f"{'learned' if encoding.learned_angles else 'fixed'} {encoding.angles} angles"
 
 
-def describe_tokenizer(folder: Path) -> str:
+def _describe_tokenizer(folder: Path) -> str:
     """The tokenizer among the files of a folder, in words: its class, its algorithm and the number of its entries."""
-    settings, content = (read_object(file) if file.is_file() else None for file in map(folder.joinpath, TOKENIZER))
+    settings, content = (
+        read_object(file) if file.is_file() else None for file in map(folder.joinpath, _TOKENIZER_FILES)
+    )
     if settings is None and content is None:
         return "Tokenizer: none"
     known = [str((settings or {}).get("tokenizer_class") or ""), _describe_vocabulary(content or {})]
-    return f"Tokenizer: {', '.join(text for text in known if text not in NAMELESS) or 'in this folder'}"
+    return f"Tokenizer: {', '.join(text for text in known if text not in _GENERIC_TOKENIZERS) or 'in this folder'}"
 
 
 def _describe_vocabulary(content: dict[str, Any]) -> str:
@@ -167,7 +177,7 @@ def _describe_vocabulary(content: dict[str, Any]) -> str:
     return ""
 
 
-def ways_to_load(kind: str, name: str, autos: Sequence[str], remote_code: bool) -> list[str]:
+def _write_loading_code(kind: str, name: str, autos: Sequence[str], remote_code: bool) -> list[str]:
     """Lines of Python; a class that no auto class knows is imported by its name."""
     if remote_code:
         call = f'model = {autos[0]}.from_pretrained("{name}", trust_remote_code=True)'

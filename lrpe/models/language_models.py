@@ -15,7 +15,7 @@ from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
 
-TAKES_TOKENS_BACK = (GenerationMode.CONTRASTIVE_SEARCH, GenerationMode.ASSISTED_GENERATION)
+_NEEDS_ROLLBACK = (GenerationMode.CONTRASTIVE_SEARCH, GenerationMode.ASSISTED_GENERATION)
 
 
 class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
@@ -79,16 +79,16 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         """Positions follow from the mask and the cache: a token that goes right on from a state need not ask where."""
 
     def _validate_generation_mode(self, generation_mode, generation_config, generation_mode_kwargs) -> None:
-        refuse_to_take_back(generation_mode)
+        _refuse_rollback(generation_mode)
         super()._validate_generation_mode(generation_mode, generation_config, generation_mode_kwargs)  # type: ignore
 
     def _get_deprecated_gen_repo(self, generation_mode, *arguments: Any) -> str | None:  # type: ignore[override]
-        refuse_to_take_back(generation_mode)  # before code from a hub is asked for
+        _refuse_rollback(generation_mode)  # before code from a hub is asked for
         return super()._get_deprecated_gen_repo(generation_mode, *arguments)  # type: ignore
 
 
-def refuse_to_take_back(mode: GenerationMode) -> None:
-    if mode in TAKES_TOKENS_BACK:
+def _refuse_rollback(mode: GenerationMode) -> None:
+    if mode in _NEEDS_ROLLBACK:
         raise LrpeError(
             f"{mode.value} takes tokens back, and the state of a linear attention cannot. Generate greedily, by "
             "sampling or by beams."

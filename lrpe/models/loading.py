@@ -16,7 +16,15 @@ from lrpe.models.configuration import LrpeConfig
 from lrpe.precision import Precise
 
 OF_THE_HUB = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
-DEFINING = {"encoding", "decay", "feature_map", "seed", "max_position_embeddings", "position_layout", "attention"}
+_DEFINING_FIELDS = {
+    "encoding",
+    "decay",
+    "feature_map",
+    "seed",
+    "max_position_embeddings",
+    "position_layout",
+    "attention",
+}
 
 
 @contextmanager
@@ -26,11 +34,11 @@ def naming_damage(where: Any) -> Iterator[None]:
         yield
     except SafetensorError as error:
         raise LrpeError(
-            f"Weights cannot be read from {damaged(where)}: {error}. Save or download them again."
+            f"Weights cannot be read from {_find_damaged_file(where)}: {error}. Save or download them again."
         ) from error
 
 
-def damaged(where: Any) -> Path | str:
+def _find_damaged_file(where: Any) -> Path | str:
     """The first file of a folder that does not open."""
     for path in sorted(Path(where).rglob("*.safetensors")) if where is not None else ():
         try:
@@ -50,11 +58,11 @@ class KeepsPrecision:
     ) -> Any:
         """transformers' own, which reads the weights."""
         if state_dict is None and checkpoint_files is not None:
-            keep_stored_precision(model, checkpoint_files)
+            _keep_stored_precision(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest, **more)
 
 
-def keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None:
+def _keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None:
     """Make those tensors float64 that define an encoding and are float64 in the files, before the files are read.
 
     transformers casts what it reads to the dtype of the model's own tensor, so a file's float64 angles would be rounded
@@ -124,7 +132,7 @@ def follow(model: nn.Module, config: LrpeConfig, stored: LrpeConfig) -> None:
     A file has tensors of these names too, so it would quietly win. What both configurations fix alike stays as the file
     has it, and so does what both of them learn.
     """
-    if all(getattr(config, name) == getattr(stored, name) for name in DEFINING):
+    if all(getattr(config, name) == getattr(stored, name) for name in _DEFINING_FIELDS):
         return
     for block in (module for module in model.modules() if isinstance(module, Block)):
         own = block.attention.state_dict(keep_vars=True)

@@ -17,36 +17,36 @@ from lrpe.errors import LrpeError
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.trunk import LrpeModel
 
-IMPORT = re.compile(r"^(\s*)from (lrpe(?:\.\w+)+) import ", re.MULTILINE)
+_IMPORT = re.compile(r"^(\s*)from (lrpe(?:\.\w+)+) import ", re.MULTILINE)
 
 
 def add_code(folder: Path, kind: type, auto_classes: Iterable[str]) -> None:
     """Flat files of our code beside the model, and in its configuration where each class is."""
-    flatten([kind.__module__, LrpeModel.__module__, LrpeConfig.__module__], folder)
+    _flatten([kind.__module__, LrpeModel.__module__, LrpeConfig.__module__], folder)
     places = {"AutoConfig": LrpeConfig, "AutoModel": LrpeModel} | dict.fromkeys(auto_classes, kind)
     file = folder / "config.json"
     values = json.loads(file.read_text(encoding="utf-8"))
-    values |= {"auto_map": {name: f"{flat_name(each.__module__)}.{each.__name__}" for name, each in places.items()}}
+    values |= {"auto_map": {name: f"{_flat_name(each.__module__)}.{each.__name__}" for name, each in places.items()}}
     file.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def flatten(modules: Iterable[str], folder: Path) -> list[Path]:
+def _flatten(modules: Iterable[str], folder: Path) -> list[Path]:
     """Write these modules of ours and all that they import: lrpe.encodings.basis becomes lrpe_encodings_basis.py."""
     entries = list(modules)
     sources = closure(entries)
     written = []
     for module, source in sources.items():
-        file = folder / f"{flat_name(module)}.py"
-        text = IMPORT.sub(lambda found: f"{found[1]}from .{flat_name(found[2])} import ", source)
-        rest = name_all(set(sources) - {module}) if module in entries else ""
+        file = folder / f"{_flat_name(module)}.py"
+        text = _IMPORT.sub(lambda found: f"{found[1]}from .{_flat_name(found[2])} import ", source)
+        rest = _name_all(set(sources) - {module}) if module in entries else ""
         file.write_text(f"# {module} of lrpe {version('lrpe')}, MIT License.\n{text}{rest}", encoding="utf-8")
         written.append(file)
     return written
 
 
-def name_all(modules: Iterable[str]) -> str:
+def _name_all(modules: Iterable[str]) -> str:
     """Imports that never run. Older transformers copy only those files that the first one names."""
-    lines = [f"    from .{flat_name(module)} import *\n" for module in sorted(modules)]
+    lines = [f"    from .{_flat_name(module)} import *\n" for module in sorted(modules)]
     return "".join(["\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n", *lines])
 
 
@@ -57,7 +57,7 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
     while waiting:
         module = waiting.pop()
         if module not in found:
-            found[module] = source_of(module)
+            found[module] = _read_source(module)
             waiting += imported(module, found[module])
     return found
 
@@ -73,14 +73,14 @@ def imported(module: str, source: str) -> list[str]:
     return names
 
 
-def source_of(module: str) -> str:
+def _read_source(module: str) -> str:
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None or spec.submodule_search_locations is not None:
         raise LrpeError(f"{module} is a package: import from the module that defines the name.")
     return Path(spec.origin).read_text(encoding="utf-8")
 
 
-def flat_name(module: str) -> str:
+def _flat_name(module: str) -> str:
     return module.replace(".", "_")
 
 
@@ -88,13 +88,13 @@ def plugins(config: LrpeConfig) -> list[str]:
     """The names in a configuration that are not lrpe's own, such as "the basis 'wavelet' of my_package.bases"."""
     found = {
         f"the {kind} {name!r} of {register[name].__module__}"
-        for kind, name, register in _named(config)
+        for kind, name, register in _list_choices(config)
         if register.is_foreign(name)
     }
     return sorted(found)
 
 
-def _named(config: LrpeConfig) -> Iterator[tuple[str, Any, Registry]]:
+def _list_choices(config: LrpeConfig) -> Iterator[tuple[str, Any, Registry]]:
     """(kind, name, register) of everything that a configuration chooses by a name of ours."""
     yield "feature map", config.feature_map, FEATURE_MAPS
     for layer in range(config.num_hidden_layers):

@@ -73,7 +73,7 @@ def load_model(folder: Path, **changes: Any) -> Any:
     files = ("model.safetensors", "model.safetensors.index.json")
     there = any((folder / file).is_file() for file in files)
     require(there, f"A model's weights are in {files[0]}, which {str(folder)!r} does not have.")
-    check_generation(folder / "generation_config.json")
+    _check_generation(folder / "generation_config.json")
     with quietly():
         model, found = CLASSES[name].from_pretrained(
             folder, config=config, ignore_mismatched_sizes=True, output_loading_info=True
@@ -83,7 +83,7 @@ def load_model(folder: Path, **changes: Any) -> Any:
     return model
 
 
-def check_generation(file: Path) -> None:
+def _check_generation(file: Path) -> None:
     """Refuse settings of generation that transformers, which reads them with the weights, would break on."""
     if not file.exists():
         return

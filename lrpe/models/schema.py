@@ -77,7 +77,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     """Whether it is a finite real number that a float can hold."""
     return math.isfinite(value) if isinstance(value, float) else is_whole(value) and abs(value) < 2**1000
 
@@ -88,7 +88,7 @@ def is_json(value: Any, depth: int = _DEEPEST) -> bool:
         return depth > 0 and all(isinstance(key, str) and is_json(inner, depth - 1) for key, inner in value.items())
     if isinstance(value, list):
         return depth > 0 and all(is_json(inner, depth - 1) for inner in value)
-    return value is None or isinstance(value, str | bool) or is_number(value)
+    return value is None or isinstance(value, str | bool) or _is_number(value)
 
 
 def shorten(value: Any) -> str:
@@ -108,7 +108,7 @@ def _whole(least: int, most: int = _LARGEST) -> Rule:
 
 
 def _above_zero(most: float) -> Rule:
-    return Rule(f"a number above 0 and at most {most:g}", lambda value: is_number(value) and 0 < value <= most)
+    return Rule(f"a number above 0 and at most {most:g}", lambda value: _is_number(value) and 0 < value <= most)
 
 
 def _optional(rule: Rule) -> Rule:
@@ -150,7 +150,7 @@ def _is_dtype(value: Any) -> bool:
 _SIZE, _TOKEN = _whole(1), _whole(0)
 _SWITCH = Rule("one of (True, False)", lambda value: isinstance(value, bool))
 _UNDECIDED = Rule("one of (True, False, None)", lambda value: value is None or isinstance(value, bool))
-_RATE = Rule("a rate in [0, 1)", lambda value: is_number(value) and 0 <= value < 1)
+_RATE = Rule("a rate in [0, 1)", lambda value: _is_number(value) and 0 <= value < 1)
 _TEXT = Rule("a text", lambda value: isinstance(value, str))
 _DTYPE = _optional(Rule(f"one of {', '.join(_DTYPES)}", _is_dtype))
 
@@ -170,7 +170,7 @@ FIELDS: dict[str, Rule | Choice] = {
     "decay": Rule(
         "'spread', a list of one r for each key head, or None",
         lambda value: (
-            value is None or isinstance(value, str) or (isinstance(value, list) and all(map(is_number, value)))
+            value is None or isinstance(value, str) or (isinstance(value, list) and all(map(_is_number, value)))
         ),
     ),
     "feature_map": Choice("feature_map", FEATURE_MAPS),

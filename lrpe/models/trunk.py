@@ -75,7 +75,7 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
         elif isinstance(module, PatchEmbedding) and module.class_token is not None:
             init.normal_(module.class_token, std=std)
         elif isinstance(module, (nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d)):
-            reset_norm(module)
+            _reset_norm(module)
 
     def initialize_weights(self) -> None:
         """Weights that no file brought; and after them what the configuration defines, which is drawn from its seed."""
@@ -86,7 +86,7 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
                 init.copy_(own[name], value)
 
 
-def reset_norm(norm: nn.Module) -> None:
+def _reset_norm(norm: nn.Module) -> None:
     values = norm.state_dict(keep_vars=True)
     for name, value in values.items():
         (init.ones_ if name in ("weight", "running_var") else init.zeros_)(value)
