@@ -1,4 +1,4 @@
-"""Our attention layers, behind the call that a transformers layer makes."""
+"""Replace the self-attention of a transformers model by our layers, called as the model calls its own."""
 
 import copy
 import inspect
@@ -17,8 +17,8 @@ from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.cache import StateLayer
 
-_IMPLEMENTATION = "lrpe"  # the name under which transformers knows that our layers take a mask of (batch, n)
-_PADDING = "lrpe_padding"  # the argument by which our layers get that mask beside layers that need another one
+_IMPLEMENTATION = "lrpe"  # registered with transformers, so that it passes our layers a mask of (batch, n)
+_PADDING = "lrpe_padding"  # the argument that passes that mask where other layers need an n × n one
 
 
 class WithNorms(nn.Module):
@@ -33,7 +33,7 @@ class WithNorms(nn.Module):
 
 
 class FittedLinearAttention(WithNorms, LinearAttention):
-    """Linear attention with the weights of a model; a window, a cap or a dropout of scores has no place in it."""
+    """Linear attention with a model's weights; it has no scores, so no window, softcap or score dropout."""
 
     CHOICES = ("feature_map", "normalizer", "decay", "dropout")
 
@@ -78,7 +78,7 @@ def _read_sizes(replaced: SelfAttention) -> dict[str, Any]:
 
 
 class StandIn(nn.Module):
-    """Calls ``attention`` with what a transformers layer says of its tokens: positions, padding, a cache."""
+    """Calls ``attention`` with the positions, padding mask and cache that a transformers layer passes."""
 
     def __init__(self, attention: Fitted, layer: int):
         super().__init__()
@@ -106,7 +106,7 @@ class StandIn(nn.Module):
 
 
 def _state_layer(cache: Any, layer: int) -> StateLayer:
-    """What a cache remembers for a layer: a state of ours, put there while that place is still empty."""
+    """Return the StateLayer of a cache for one layer, replacing transformers' own while that is still empty."""
     cache.layers.extend(StateLayer() for _ in range(len(cache.layers), layer + 1))
     found = cache.layers[layer]
     if not isinstance(found, StateLayer):
@@ -124,7 +124,7 @@ def _state_layer(cache: Any, layer: int) -> StateLayer:
 
 
 def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A hook before a trunk's forward: refuse what our layers do not have, and pass the padding mask on to them.
+    """Forward pre-hook of a trunk: refuse output_attentions, and pass the padding mask to our layers.
 
     If all layers are ours, transformers makes no other mask (see ``_padding_mask``), and nothing need be passed.
     """
@@ -140,7 +140,7 @@ def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 
 
 def _mask_of_newest(mask: Tensor, n: int) -> Tensor:
-    """The mask of the last n tokens: a cache's mask speaks of those before them as well."""
+    """Return the mask of the last n tokens; with a cache, transformers' mask also covers the earlier ones."""
     require(
         mask.ndim == 2,
         lambda: (
@@ -152,7 +152,7 @@ def _mask_of_newest(mask: Tensor, n: int) -> Tensor:
 
 
 def _padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-    """What transformers makes of a padding mask for our layers: nothing. They know their order without it."""
+    """Return the padding mask unchanged: our layers are causal without an n × n mask."""
     return attention_mask
 
 
@@ -163,7 +163,7 @@ def _refuse(*args: Any, **kwargs: Any) -> Any:
 def swap_attention(
     model: PreTrainedModel, kind: str, encoding: Any, layers: Sequence[int] | None, choices: dict[str, Any]
 ) -> None:
-    """Put attention of ours into these layers, or into all of them."""
+    """Replace the attention of these layers, or of all of them if ``layers`` is None."""
     fitted = _choose_kind(kind, choices)
     found = list(enumerate(read_attention(model)))
     chosen = found if layers is None else [found[layer] for layer in _check_layers(layers, len(found))]
@@ -173,7 +173,7 @@ def swap_attention(
     own_config(model)
     model.base_model.register_forward_pre_hook(read_call, with_kwargs=True)
     if len(chosen) == len(found):
-        model.set_attn_implementation(_IMPLEMENTATION)  # which spares transformers a mask of n × n
+        model.set_attn_implementation(_IMPLEMENTATION)  # so that transformers builds no n × n mask
         if rotary_of(model) is not None:
             model.base_model.rotary_emb = NoRotary()
 
@@ -181,7 +181,7 @@ def swap_attention(
 def _fit(
     kind: type[Fitted], model: PreTrainedModel, replaced: SelfAttention, encoding: Any, layer: int, choices: dict
 ) -> StandIn:
-    """Our attention for a layer, with the very weights of the model's own, on their device and in their dtype."""
+    """Build our attention for one layer, sharing the model's weights, on their device and in their dtype."""
     like = replaced.projections.o_proj.weight
     chosen = choose_for_layer(encoding, model, replaced, layer)
     with like.device:

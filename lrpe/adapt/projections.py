@@ -1,4 +1,4 @@
-"""Where the self-attention of a transformers model is, and which of its weights do what."""
+"""Find the self-attention of a transformers model and read its projections."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ class SelfAttention(NamedTuple):
 
     @property
     def window(self) -> int | None:
-        """How many tokens back a query sees, or None for all of them."""
+        """Number of past tokens that a query sees, or None for all."""
         config = self.module.config
         return getattr(self.module, "sliding_window", getattr(config, "sliding_window", None))
 
@@ -117,7 +117,7 @@ def _read_transposed(owner: nn.Module, module: Any) -> tuple[Projections, int]:
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """A map with copies of these weights."""
+    """Return a linear layer with copies of these weights."""
     made = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
     made.weight = nn.Parameter(weight.detach().clone(memory_format=torch.contiguous_format))
     if bias is not None:
@@ -151,7 +151,7 @@ READERS: dict[str, Callable[[Any, Any], tuple[Projections, int]]] = {
 
 
 def read_attention(model: nn.Module) -> list[SelfAttention]:
-    """Every self-attention of a model, from the first layer to the last. All or none of its attention is understood."""
+    """Return every self-attention of a model, first layer first; refuse a model with attention of an unknown class."""
     found = list(_find_attention(model))
     known = {id(attention.module) for attention in found} | {id(attention.owner) for attention in found}
     others = {
@@ -174,7 +174,7 @@ def _find_attention(model: nn.Module) -> Iterator[SelfAttention]:
 
 
 def own_config(model: PreTrainedModel) -> None:
-    """A configuration of its own for the model and its parts: other models may share the one it was built from."""
+    """Give the model and its modules a copy of the configuration, which other models may share."""
     shared, own = model.config, copy.deepcopy(model.config)
     module: Any
     for module in model.modules():

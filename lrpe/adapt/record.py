@@ -1,4 +1,4 @@
-"""What was replaced in a model, in words and numbers: its config.json says it, and loading makes it again."""
+"""The record of a replacement, which config.json stores and loading applies again."""
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -24,14 +24,14 @@ class Replacement:
     choices: dict[str, Any] = field(default_factory=dict)
 
     def apply(self, model: PreTrainedModel) -> None:
-        """Make the replacement in the layers of a model."""
+        """Apply the replacement to a model, in place."""
         if self.part == "rotary":
             swap_rotary(model, self.encoding)
         else:
             swap_attention(model, self.attention, self.encoding, self.layers, self.choices)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON has them.
+        """Return the fields as JSON values.
 
         Raises:
             LrpeError: for a choice that was given as an object, which a file cannot hold.
@@ -48,7 +48,7 @@ class Replacement:
 
     @classmethod
     def from_dict(cls, values: Any) -> "Replacement":
-        """The record of a config.json, which may be damaged."""
+        """Read the record from config.json; LrpeError if it is damaged."""
         known = [each.name for each in fields(cls)]
         for name in values if isinstance(values, dict) else ():
             if name not in known:

@@ -1,4 +1,4 @@
-"""The rotary encoding of a transformers model, as the member of the family that it is."""
+"""Read the rotary encoding of a transformers model as Type 2, and replace it by another encoding."""
 
 import sys
 from dataclasses import replace
@@ -19,18 +19,18 @@ from lrpe.encodings.family import configure_for_heads
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.errors import LrpeError, require
 
-_LENGTH_DEPENDENT = ("dynamic", "longrope")  # their angles depend on the length of the text at hand
+_LENGTH_DEPENDENT = ("dynamic", "longrope")  # rope types whose angles depend on the length of the input
 
 
 class NoRotary(nn.Module):
-    """Takes the place of cosines and sines that no layer needs any more."""
+    """Replaces the module of cosines and sines once no layer needs them."""
 
     def forward(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
 def rotary_of(model: Any) -> Any:
-    """The module that computes a model's cosines and sines; None if its positions are absolute."""
+    """Return the module that computes a model's cosines and sines, or None if its positions are absolute."""
     return getattr(model.base_model, "rotary_emb", None)
 
 
@@ -104,7 +104,7 @@ class Encoded(Derived):
         return self.o_proj(out.flatten(2)), weights
 
     def attention_function(self: Any) -> Any:
-        """The function of the model's attn_implementation; each family brings an eager one of its own."""
+        """Return the function of the model's attn_implementation; the eager one is in the model's own module."""
         eager = sys.modules[type(self).__module__].eager_attention_forward
         return ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager)
 
@@ -125,7 +125,7 @@ def _encode_instead(attention: SelfAttention, encoding: Encoding) -> None:
 
 
 def swap_rotary(model: PreTrainedModel, encoding: Any) -> None:
-    """Put an encoding into every layer that has a rotary one; all else of its attention stays."""
+    """Replace the encoding of every layer that has a rotary one, and nothing else."""
     found = [(layer, attention) for layer, attention in enumerate(read_attention(model)) if attention.turns]
     require(
         rotary_of(model) is not None,
@@ -140,7 +140,7 @@ def swap_rotary(model: PreTrainedModel, encoding: Any) -> None:
 
 
 def choose_for_layer(choice: Any, model: PreTrainedModel, attention: SelfAttention, layer: int) -> PositionalEncoding:
-    """The encoding of a layer, on its device."""
+    """Build the encoding of one layer, on its device."""
     with attention.projections.q_proj.weight.device:
         if choice is None and rotary_of(model) is not None and attention.turns:
             return _rotary_encoding(rotary_of(model), attention)
@@ -159,7 +159,7 @@ def _configure_layer(choice: Any, attention: SelfAttention) -> EncodingConfig:
 
 
 def _check_member(encoding: PositionalEncoding, attention: SelfAttention) -> Encoding:
-    """An encoding that the attention of a model can take: there is no decay in it, no noise and no grid."""
+    """Return the encoding if a model's own attention can use it: no decay, no noise, no grid."""
     choose_encoding(encoding, attention.head_dim, attention.key_heads)
     if not isinstance(encoding, Encoding) or encoding.decay is not None or encoding.axes != 1:
         raise LrpeError(

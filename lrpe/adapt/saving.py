@@ -1,4 +1,4 @@
-"""Replaced models in files: config.json says what was replaced, and one call loads the model again."""
+"""Save and load replaced models: config.json records the replacement, and loading repeats it."""
 
 import copy
 import json
@@ -81,7 +81,7 @@ class Replaced(Derived, KeepsPrecision):
     @classmethod
     def from_pretrained(cls, where: Any, *args: Any, config: Any = None, **options: Any) -> Any:
         """transformers' own, of safetensors alone; weights that are missing are an error, but for a new head's."""
-        told = options.pop("output_loading_info", False)
+        wants_info = options.pop("output_loading_info", False)
         require(options.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
         config = _read_config(_read_values(where, options)) if config is None else config
         with naming_damage(where):
@@ -89,7 +89,7 @@ class Replaced(Derived, KeepsPrecision):
                 where, *args, config=config, use_safetensors=True, output_loading_info=True, **options
             )
         _check_found(model, info, where)
-        return (model, info) if told else model
+        return (model, info) if wants_info else model
 
     def _prepare_cache_for_generation(self: Any, generation_config: Any, *args: Any) -> Any:
         chosen = generation_config.cache_implementation
@@ -163,7 +163,7 @@ def _read_values(where: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_config(values: dict[str, Any]) -> Any:
-    """The configuration of the plain model, with the record of what was replaced in it."""
+    """Return the original model's configuration with the record of the replacement."""
     match values:
         case {"replaced": {"config": {"model_type": str(kind)} as plain}} if kind in CONFIG_MAPPING:
             config = CONFIG_MAPPING[kind].from_dict(plain)
@@ -175,7 +175,7 @@ def _read_config(values: dict[str, Any]) -> Any:
 
 
 def _check_found(model: Any, info: Any, where: Any) -> None:
-    """Refuse a file that lacks weights of the class that it was saved from; what that did not have, may be new."""
+    """Refuse a file that lacks weights of the class that was saved; weights of a new head may be missing."""
     if not info["missing_keys"]:
         return
     with torch.device("meta"):
@@ -212,7 +212,7 @@ class Loader:
 
 
 def register() -> None:
-    """Make the auto classes know replaced models; done on ``import lrpe.adapt``, harmless when done again."""
+    """Register replaced models with the auto classes; ``import lrpe.adapt`` does it, and repeating it is harmless."""
     AutoConfig.register(MODEL_TYPE, ReplacedConfig, exist_ok=True)
     for auto in _AUTO_CLASSES:
         auto.register(ReplacedConfig, type(f"Replaced{auto.__name__}", (Loader,), {"auto": auto}), exist_ok=True)

@@ -77,7 +77,7 @@ def defined_tensors(config: LrpeConfig, layer: int) -> dict[str, Tensor]:
 
 
 class DropPath(nn.Module):
-    """Stochastic depth: in training a row's branch is left out with probability ``rate``, else scaled up for it."""
+    """Stochastic depth: in training, drop a branch per sample with probability ``rate``, else divide it by 1 - rate."""
 
     def __init__(self, rate: float):
         super().__init__()
@@ -122,7 +122,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over the real tokens of (batch, n, width): padding neither counts nor is counted.
+    """Batch norm over the real tokens of (batch, n, width): padding does not enter the statistics.
 
     In training the mean and variance are those of the batch, and running averages of them are kept for evaluation;
     where activations are checkpointed, and so computed twice, a batch counts twice in these.

@@ -1,4 +1,4 @@
-"""The cache of a causal model: one state a layer, of a size that does not grow where attention is linear."""
+"""The cache of a causal model: one state per layer, of constant size where attention is linear."""
 
 from typing import Any, NoReturn
 
@@ -13,7 +13,7 @@ from lrpe.models.block import State
 class StateLayer(CacheLayerMixin):
     """The state of one layer and how many tokens it has seen, padding included."""
 
-    is_compileable = False  # else generate() would make a mask of n × n
+    is_compileable = False  # otherwise generate() would build an n × n mask
     is_croppable = False
     is_sliding = False
     supports_early_init = False
@@ -71,7 +71,7 @@ class StateLayer(CacheLayerMixin):
 
 
 class LrpeCache(Cache):
-    """One state for each layer of a causal model; pass it as ``past_key_values`` to go on with a conversation.
+    """One state for each layer of a causal model; pass it as ``past_key_values`` to continue a text.
 
     >>> cache = LrpeCache(layers=2)
     >>> cache.get_seq_length()
@@ -79,7 +79,7 @@ class LrpeCache(Cache):
     """
 
     def __init__(self, layers: int, room: int = 0):
-        """``room`` is how many tokens softmax layers reserve memory for; with 0 they grow token by token."""
+        """``room`` is the number of tokens that softmax layers reserve memory for; 0 grows them token by token."""
         super().__init__(layers=[StateLayer() for _ in range(layers)])
         self.room = room
 
@@ -96,7 +96,7 @@ class LrpeCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """The memory of all states."""
+        """The memory of all states, in bytes."""
         tensors = [tensor for state in self.states if state is not None for tensor in _list_tensors(state)]
         return sum(tensor.nbytes for tensor in tensors)
 

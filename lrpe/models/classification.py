@@ -1,4 +1,4 @@
-"""What every classifier is: a trunk, and a layer that gives labels to what it read."""
+"""Classifiers of texts, pairs of texts, tokens and images: a trunk, pooling and a linear layer to the labels."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Classifier(nn.Module):
 
 
 class LrpeClassificationModel(LrpePreTrainedModel):
-    """A trunk and a classifier; those who inherit say what goes from one to the other."""
+    """A trunk and a classifier; subclasses define what the classifier sees."""
 
     vectors = 1  # of hidden_size that the classifier sees side by side
 
@@ -144,7 +144,7 @@ class LrpeForImageClassification(LrpeClassificationModel):
 
 
 def pool(x: Tensor, mask: Tensor | None, kind: str) -> Tensor:
-    """The mean, the last or the first of the real tokens; (batch, n, width) -> (batch, width)."""
+    """Return the mean, the last or the first of the real tokens; (batch, n, width) -> (batch, width)."""
     if mask is None:
         return {"mean": lambda: x.mean(1), "last": lambda: x[:, -1], "first": lambda: x[:, 0]}[kind]()
     real = (mask != 0).long()

@@ -1,4 +1,4 @@
-"""LrpeConfig: a whole model in words and numbers, as Hugging Face's config.json."""
+"""LrpeConfig: everything that defines a model, as Hugging Face's config.json stores it."""
 
 import copy
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.schema import FIELDS, check_fields, is_whole, read_object, shorten
 
-_FORMAT = 1
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
+FORMAT = 1
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
 
-_OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple here is as good as a list
-_FOLLOWING = ("num_key_value_heads", "head_dim")  # None is what follows from the other sizes
+_OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple is accepted for a list
+_FOLLOWING = ("num_key_value_heads", "head_dim")  # None is derived from the other sizes
 _MOST_PARAMETERS = 2**40
 _ENCODING_FIELDS = [field.name for field in fields(EncodingConfig)]
 
 
 class LrpeConfig(PreTrainedConfig):
-    """The configuration of every model here; the default is a linear language model that needs no further choosing.
+    """The configuration of every model here; the defaults give a linear language model.
 
     Args:
-        vocab_size: tokens that there are.
+        vocab_size: number of tokens.
         hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: of the trunk.
         num_key_value_heads: heads of keys and values, a divisor of the heads; as many if None.
         head_dim: hidden_size / num_attention_heads if None.
@@ -37,8 +37,8 @@ class LrpeConfig(PreTrainedConfig):
             the fields of an EncodingConfig. Layers draw different Householder vectors and permutations from its seed.
             A list has one for each layer; an entry's own seed is taken as it is.
         feature_map, normalizer: of linear attention; see docs/choosing.md.
-        decay: "spread" (one r a head from some tokens to thousands), a list of one r a key head, or None.
-        causal: whether a token sees itself and those before it alone; None is what the model's head needs.
+        decay: "spread" (one r per head, from a few tokens to thousands), a list of one r per key head, or None.
+        causal: whether a token sees only itself and earlier tokens; None lets the model's head decide.
         absolute_positions: None, "sinusoidal" or "learned" (of ``max_position_embeddings``), added to the embeddings.
         position_layout: of images: "sequence" (row by row), "grid" (row and column), "diagonal" (row + column).
         norm: "rms", "layer" or "batch", which ignores padding.
@@ -104,7 +104,7 @@ class LrpeConfig(PreTrainedConfig):
         pad_token_id: int | None = None,
         bos_token_id: int | None = None,
         eos_token_id: int | list[int] | None = None,
-        format: int = _FORMAT,
+        format: int = FORMAT,
         **kwargs: Any,
     ):
         given = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
@@ -123,19 +123,19 @@ class LrpeConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
-        """transformers' own, of any format up to this one; what the changes break is refused too."""
+        """Read fields of any format up to this one, and check them together with the changes."""
         found = super().from_dict(_upgrade(config_dict), **kwargs)
         (found[0] if isinstance(found, tuple) else found).check()
         return found
 
     @classmethod
     def _dict_from_json_file(cls, json_file: Any) -> dict[str, Any]:
-        """transformers' own, which says no more of a damaged file than that it is no JSON."""
+        """Read config.json; LrpeError names a damaged file, which transformers' own error does not."""
         return cls._decode_special_floats(read_object(Path(json_file)))
 
     def check(self) -> None:
         """Raise ``LrpeError`` unless a model can be built from these fields."""
-        names = [name for name in FIELDS if name != "torch_dtype"]  # dtype's old name, which warns whoever reads it
+        names = [name for name in FIELDS if name != "torch_dtype"]  # dtype's old name; reading it warns
         check_fields({name: getattr(self, name) for name in names if hasattr(self, name)})
         self._check_sizes()
         self._check_tokens()
@@ -148,8 +148,8 @@ class LrpeConfig(PreTrainedConfig):
     def _check_sizes(self) -> None:
         require(
             self.num_attention_heads % self.num_key_value_heads == 0,
-            f"Every key head serves as many queries, so num_key_value_heads divides num_attention_heads; got "
-            f"{self.num_key_value_heads} and {self.num_attention_heads}.",
+            f"Each key head has the same number of query heads, so num_key_value_heads divides num_attention_heads; "
+            f"got {self.num_key_value_heads} and {self.num_attention_heads}.",
         )
         count = self.count_weights()
         require(
@@ -163,7 +163,7 @@ class LrpeConfig(PreTrainedConfig):
         )
 
     def count_weights(self) -> int:
-        """About how many numbers a model of these sizes has."""
+        """Estimate the number of weights of a model of these sizes."""
         heads, width = self.num_attention_heads + self.num_key_value_heads, self.hidden_size
         layer = 2 * heads * self.head_dim * width + 3 * width * self.intermediate_size + self.head_dim**2
         patches = 0 if self.image_size is None else (self.image_size // self.patch_size) ** 2
@@ -210,7 +210,7 @@ class LrpeConfig(PreTrainedConfig):
             f"A decay counts steps along a sequence, and position_layout={self.position_layout!r} is none. Pass "
             "decay=None, and an encoding without one.",
         )
-        encoding.build()  # which checks what its fields say together
+        encoding.build()  # which checks its fields together
 
     @property
     def position_axes(self) -> int:
@@ -220,7 +220,7 @@ class LrpeConfig(PreTrainedConfig):
         return self.of_layer("attention", layer)
 
     def layer_encoding(self, layer: int) -> EncodingConfig:
-        """The encoding of one layer."""
+        """Return the encoding of one layer."""
         choice = self.of_layer("encoding", layer)
         changes: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
         name, axes = changes.pop("name", None), self.position_axes
@@ -283,7 +283,7 @@ class LrpeConfig(PreTrainedConfig):
         return value[layer]
 
     def settled(self, causal: bool) -> "LrpeConfig":
-        """This configuration with ``causal`` decided: as it is given, else a copy as the head asks."""
+        """Return this configuration if ``causal`` is set, else a copy with the given value."""
         if self.causal is not None:
             return self
         settled = copy.deepcopy(self)
@@ -292,17 +292,17 @@ class LrpeConfig(PreTrainedConfig):
 
 
 def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a configuration of any older format as those of this one."""
+    """Convert the fields of an older format to this one."""
     if not isinstance(values, dict):
         raise LrpeError(f"A configuration is a JSON object; got {shorten(values)}.")
-    kind, version = values.get("model_type", "lrpe"), values.get("format", _FORMAT)
+    kind, version = values.get("model_type", "lrpe"), values.get("format", FORMAT)
     if kind != "lrpe":
         raise LrpeError(f"This configuration is of model_type {shorten(kind)}, not 'lrpe'. Load it by AutoConfig.")
     require(
-        isinstance(version, int) and version <= _FORMAT,
-        f"This lrpe reads configurations up to format {_FORMAT}; got format={shorten(version)}. A newer lrpe wrote it.",
+        isinstance(version, int) and version <= FORMAT,
+        f"This lrpe reads configurations up to format {FORMAT}; got format={shorten(version)}. A newer lrpe wrote it.",
     )
-    for number in range(version, _FORMAT):
-        require(number in _UPGRADES, f"Configurations have format 1 or more; got format={number}.")
-        values = _UPGRADES[number](values) | {"format": number + 1}
+    for number in range(version, FORMAT):
+        require(number in UPGRADES, f"Configurations have format 1 or more; got format={number}.")
+        values = UPGRADES[number](values) | {"format": number + 1}
     return values

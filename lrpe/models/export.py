@@ -1,4 +1,4 @@
-"""A folder that anyone can load: configuration, weights, tokenizer, a card; and on request the code, self-contained."""
+"""Export a model to a folder that anyone can load: configuration, weights, tokenizer, card, and optionally code."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from lrpe.models.remote_code import add_code, plugins
 from lrpe.models.saved import CLASSES, MODELS, find_model, load_model
 from lrpe.models.schema import read_object
 
-# Whatever else lies beside a model (notes, credentials, the state of a run) is not ours to give away.
+# Only these files are copied: others beside a model (notes, credentials, a run's state) may be private.
 _COPIED = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"),
@@ -47,7 +47,7 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     """
     found = find_model(source)
     model = load_model(found)
-    vars(model.config).pop("auto_map", None)  # where code was, if the model carried some
+    vars(model.config).pop("auto_map", None)  # it would name the code of the folder that was loaded
     foreign, kind = plugins(model.config), type(model).__name__
     require(
         not (remote_code and foreign),
@@ -99,7 +99,7 @@ def _auto_classes(kind: str) -> list[str]:
 def _write_card(
     model: Any, name: str, folder: Path, loading: Sequence[str], plugins: Sequence[str], remote_code: bool
 ) -> str:
-    """The README.md of a model of ours that was written to ``folder``."""
+    """Return the README.md of a model that was written to ``folder``."""
     config = model.config
     attention = config.attention if isinstance(config.attention, str) else "mixed"
     needs = "Its code is in this folder." if remote_code else "It needs lrpe: pip install 'lrpe[models]'."
@@ -111,7 +111,7 @@ def _write_card(
 def page(
     name: str, folder: Path, model: Any, attention: str, encodings: Sequence[str], loading: Sequence[str], needs: str
 ) -> str:
-    """A card with these parts."""
+    """Return a card with these parts."""
     count, config = sum(parameter.numel() for parameter in model.parameters()), model.config
     lines = "\n".join(f"- {line}" for line in (*encodings, _describe_tokenizer(folder)))
     code = "\n".join(loading)
@@ -135,7 +135,7 @@ tags: [lrpe, linear-attention]
 
 
 def _describe_encodings(config: LrpeConfig) -> list[str]:
-    """A line for each encoding of a model, with the layers that have it."""
+    """Return one line per encoding of a model, with the layers that use it."""
     layers: dict[str, list[int]] = {}
     for layer in range(config.num_hidden_layers):
         layers.setdefault(describe_encoding(config.layer_encoding(layer)), []).append(layer)
@@ -145,7 +145,7 @@ def _describe_encodings(config: LrpeConfig) -> list[str]:
 
 
 def describe_encoding(encoding: EncodingConfig) -> str:
-    """Type, P and Λ of an encoding, in words."""
+    """Describe the type, P and Λ of an encoding."""
     kind = _TYPES.get(encoding.matrix, "a type of its own")
     if encoding.matrix == "orthogonal" and encoding.rotated == 0 and encoding.alternating == 0:
         return "none"
@@ -178,7 +178,7 @@ def _describe_vocabulary(content: dict[str, Any]) -> str:
 
 
 def _write_loading_code(kind: str, name: str, autos: Sequence[str], remote_code: bool) -> list[str]:
-    """Lines of Python; a class that no auto class knows is imported by its name."""
+    """Return the lines of Python that load the model; a class without an auto class is imported by name."""
     if remote_code:
         call = f'model = {autos[0]}.from_pretrained("{name}", trust_remote_code=True)'
         return [f"from transformers import {autos[0]}", "", call]

@@ -1,4 +1,4 @@
-"""What goes into the trunk: tokens of a text or patches of an image, with absolute positions if there are any."""
+"""Inputs of the trunk: token and patch embeddings, absolute positions, padding masks, packed sequences."""
 
 import math
 from typing import Any
@@ -18,8 +18,8 @@ from lrpe.positions import grid, sequence
 class TokenPositions(nn.Module):
     """Absolute positions in a sequence, added to its embeddings.
 
-    Sinusoids are about as large as 1, and embeddings begin far smaller: beside them they are multiplied by √width, as
-    Vaswani et al. (2017) do, or else a model would see positions and hardly a token.
+    Sinusoids have a magnitude of about 1 and embeddings start far smaller, so embeddings are first multiplied by √width
+    (Vaswani et al., 2017); otherwise positions would drown out the tokens.
     """
 
     def __init__(self, config: LrpeConfig):
@@ -37,7 +37,7 @@ class TokenPositions(nn.Module):
 
 
 class PatchEmbedding(nn.Module):
-    """Patches of an image as tokens, row by row; with "first" pooling a class token stands before them.
+    """Patches of an image as tokens, row by row; with "first" pooling a class token precedes them.
 
     Any image of whole patches will do. Learned absolute positions are those of ``image_size``, resized for others.
     """
@@ -95,7 +95,7 @@ def place_patches(rows: int, columns: int, layout: str, device: torch.device) ->
 
 
 def of_new_tokens(mask: Tensor | None, n: int, seen: int) -> Tensor | None:
-    """The mask of the last n tokens, (batch, n), of a mask that may speak of those before too; None if all are real."""
+    """Return the mask of the last n tokens, (batch, n); the mask may cover earlier ones. None if all are real."""
     if mask is None:
         return None
     require(
@@ -117,10 +117,10 @@ def of_new_tokens(mask: Tensor | None, n: int, seen: int) -> Tensor | None:
 
 
 def packed_by(positions: Tensor | None, mask: Tensor | None) -> Tensor | None:
-    """Sequence numbers from positions that start anew where another sequence begins; None if they never do.
+    """Return sequence numbers from positions that restart at each sequence, or None if they never restart.
 
-    A real token that does not stand after the real token before it begins a sequence, (batch or 1, n). A gap begins
-    none, though it does in transformers: positions may be stretched, as they are for longer texts.
+    A real token whose position is not above the previous real token's begins a sequence, (batch or 1, n). A gap does
+    not, unlike in transformers: positions may be stretched for longer texts.
     """
     if positions is None or positions.ndim > 2 or positions.shape[-1] == 0:
         return None
@@ -129,14 +129,14 @@ def packed_by(positions: Tensor | None, mask: Tensor | None) -> Tensor | None:
         starts = pad(places.diff(dim=-1) <= 0, (1, 0))
     else:
         before = pad(last_real(places, mask)[:, :-1], (1, 0))
-        starts = mask & (mask.long().cumsum(-1) > 1) & (places <= before)  # the first real token follows none
+        starts = mask & (mask.long().cumsum(-1) > 1) & (places <= before)  # the first real token has no predecessor
     if not torch.compiler.is_compiling() and not bool(starts.any()):
         return None
     return starts.long().cumsum(-1)
 
 
 def check_kwargs(kwargs: dict[str, Any]) -> None:
-    """What transformers passes along is let through; what a user asks for and cannot have is refused."""
+    """Refuse options that these models do not support; others, which transformers passes along, are ignored."""
     require(
         not kwargs.get("output_attentions"),
         "Linear attention never forms its weights, so there are none to put out: output_attentions=False.",

@@ -1,4 +1,4 @@
-"""The language model that predicts the next token."""
+"""Language models: one predicts the next token, one fills in masked tokens."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ _NEEDS_ROLLBACK = (GenerationMode.CONTRASTIVE_SEARCH, GenerationMode.ASSISTED_GE
 
 
 class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
-    """A causal trunk and an output layer; ``generate`` decodes from a cache that does not grow."""
+    """A causal trunk and an output layer; ``generate`` decodes from a cache of constant size."""
 
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     causal_by_default = True
@@ -76,7 +76,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
             model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
 
     def _prepare_position_ids_for_generation(self, *_: Any) -> None:  # type: ignore[override]
-        """Positions follow from the mask and the cache: a token that goes right on from a state need not ask where."""
+        """Pass no positions: the trunk derives them from the mask and the cache."""
 
     def _validate_generation_mode(self, generation_mode, generation_config, generation_mode_kwargs) -> None:
         _refuse_rollback(generation_mode)
@@ -107,7 +107,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         self.model = LrpeModel(config)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act = ACT2FN[config.hidden_act]
-        # not "norm": without its prefix the trunk's last norm is called that
+        # not "norm": that is the name of the trunk's last norm in a file without prefixes
         self.dense_norm = NORMS[config.norm](config.hidden_size, eps=config.norm_eps)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
         self.post_init()

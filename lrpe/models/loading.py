@@ -1,4 +1,4 @@
-"""Loading, beyond what transformers does: a damaged file is named, and a changed configuration holds."""
+"""What from_pretrained adds to transformers: damaged files are named, and configuration changes take effect."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ _DEFINING_FIELDS = {
 
 @contextmanager
 def naming_damage(where: Any) -> Iterator[None]:
-    """safetensors says what is wrong with a file; this adds which file it is."""
+    """Add the file's name to safetensors' error, which says only what is wrong with it."""
     try:
         yield
     except SafetensorError as error:
@@ -39,7 +39,7 @@ def naming_damage(where: Any) -> Iterator[None]:
 
 
 def _find_damaged_file(where: Any) -> Path | str:
-    """The first file of a folder that does not open."""
+    """Return the first file of a folder that does not open."""
     for path in sorted(Path(where).rglob("*.safetensors")) if where is not None else ():
         try:
             with safe_open(path, "pt"):
@@ -63,7 +63,7 @@ class KeepsPrecision:
 
 
 def _keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None:
-    """Make those tensors float64 that define an encoding and are float64 in the files, before the files are read.
+    """Make tensors of encodings float64 if they are float64 in the files, before the files are read.
 
     transformers casts what it reads to the dtype of the model's own tensor, so a file's float64 angles would be rounded
     to the float32 that constructors make.
@@ -90,7 +90,7 @@ def _trunk_name(model: PreTrainedModel, name: str) -> str:
 def check_found(model: PreTrainedModel, info: Any, where: Any, stored: LrpeConfig) -> None:
     """Refuse a file that lacks weights which a model of the ``stored`` configuration has.
 
-    A new head may be missing, and so may whatever a configuration that was changed on loading adds to the model.
+    Weights of a new head may be missing, and so may those that a configuration changed on loading adds.
     """
     if not info["missing_keys"]:
         return
@@ -118,7 +118,7 @@ def _saved_names(model: PreTrainedModel, stored: LrpeConfig) -> set[str]:
 
 
 def stored_config(where: Any, options: dict[str, Any]) -> LrpeConfig | None:
-    """The configuration that lies beside the weights, with nothing changed."""
+    """Return the configuration stored beside the weights, unchanged."""
     if where is None or options.get("gguf_file") is not None:
         return None
     values, _ = LrpeConfig.get_config_dict(where, **{name: options[name] for name in OF_THE_HUB if name in options})
@@ -127,10 +127,10 @@ def stored_config(where: Any, options: dict[str, Any]) -> LrpeConfig | None:
 
 @torch.no_grad()
 def follow(model: nn.Module, config: LrpeConfig, stored: LrpeConfig) -> None:
-    """Angles, bases, permutations and decays as ``config`` has them, where it was changed from the ``stored`` one.
+    """Set angles, bases, permutations and decays to those of ``config`` where it differs from ``stored``.
 
-    A file has tensors of these names too, so it would quietly win. What both configurations fix alike stays as the file
-    has it, and so does what both of them learn.
+    The file has tensors of these names too, which would silently take precedence. Tensors that both configurations
+    fix alike, or that both learn, stay as the file has them.
     """
     if all(getattr(config, name) == getattr(stored, name) for name in _DEFINING_FIELDS):
         return

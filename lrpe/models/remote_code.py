@@ -1,4 +1,4 @@
-"""Our modules as flat files that import one another alone: the code that a model can carry with it."""
+"""The code that an exported model can carry: our modules as flat files that import only one another."""
 
 import ast
 import importlib.util
@@ -21,7 +21,7 @@ _IMPORT = re.compile(r"^(\s*)from (lrpe(?:\.\w+)+) import ", re.MULTILINE)
 
 
 def add_code(folder: Path, kind: type, auto_classes: Iterable[str]) -> None:
-    """Flat files of our code beside the model, and in its configuration where each class is."""
+    """Write our code as flat files beside the model, and name the module of each class in its configuration."""
     _flatten([kind.__module__, LrpeModel.__module__, LrpeConfig.__module__], folder)
     places = {"AutoConfig": LrpeConfig, "AutoModel": LrpeModel} | dict.fromkeys(auto_classes, kind)
     file = folder / "config.json"
@@ -45,7 +45,7 @@ def _flatten(modules: Iterable[str], folder: Path) -> list[Path]:
 
 
 def _name_all(modules: Iterable[str]) -> str:
-    """Imports that never run. Older transformers copy only those files that the first one names."""
+    """Return imports that never run: older transformers copy only the files that the first one names."""
     lines = [f"    from .{_flat_name(module)} import *\n" for module in sorted(modules)]
     return "".join(["\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n", *lines])
 
@@ -85,7 +85,7 @@ def _flat_name(module: str) -> str:
 
 
 def plugins(config: LrpeConfig) -> list[str]:
-    """The names in a configuration that are not lrpe's own, such as "the basis 'wavelet' of my_package.bases"."""
+    """Return names that lrpe itself did not register, such as "the basis 'wavelet' of my_package.bases"."""
     found = {
         f"the {kind} {name!r} of {register[name].__module__}"
         for kind, name, register in _list_choices(config)

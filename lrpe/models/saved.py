@@ -42,14 +42,14 @@ CLASSES = {model.__name__: model for model in (*MODELS.values(), LrpeForPairClas
 
 
 def register() -> None:
-    """Make the auto classes know our models; done on ``import lrpe.models``, and harmless when done again."""
+    """Register our models with the auto classes; ``import lrpe.models`` does it, and repeating it is harmless."""
     AutoConfig.register("lrpe", LrpeConfig, exist_ok=True)
     for auto, model in MODELS.items():
         auto.register(LrpeConfig, model, exist_ok=True)
 
 
 def find_model(source: Path) -> Path:
-    """The folder with the model: the one that is named, or the best or the last of a run."""
+    """Return the folder of the model: ``source`` itself, or the best or last of a run."""
     for folder in (source, source / "best", source / "last"):
         if (folder / "config.json").is_file():
             return folder
@@ -59,11 +59,11 @@ def find_model(source: Path) -> Path:
 
 
 def load_model(folder: Path, **changes: Any) -> Any:
-    """The model of a folder, of the class that it was saved from; the changes are fields of its configuration."""
+    """Load the model of a folder, as the class that was saved; ``changes`` are fields of its configuration."""
     require((folder / "config.json").is_file(), f"A model's folder has a config.json; {str(folder)!r} has none.")
     values, _ = LrpeConfig.get_config_dict(folder)
     kind = values.get("model_type") if isinstance(values, dict) else None
-    if kind != "lrpe":  # and code that a folder of another kind may name is not even asked for
+    if kind != "lrpe":  # refused before transformers would look at code that the folder may name
         way_out = " Load it by lrpe.adapt.from_pretrained." if kind == "lrpe-replaced" else ""
         raise LrpeError(f"{str(folder)!r} holds a model of type {kind!r}, which is not one of ours.{way_out}")
     config = LrpeConfig.from_dict(values, **changes)
@@ -84,7 +84,7 @@ def load_model(folder: Path, **changes: Any) -> Any:
 
 
 def _check_generation(file: Path) -> None:
-    """Refuse settings of generation that transformers, which reads them with the weights, would break on."""
+    """Refuse a generation_config.json that transformers, which reads it with the weights, would fail on."""
     if not file.exists():
         return
     values = read_json(file, dict[str, Any])
@@ -94,14 +94,13 @@ def _check_generation(file: Path) -> None:
         TypeError,
         ValueError,
         AttributeError,
-    ) as error:  # as transformers finds it
+    ) as error:  # what transformers raises for bad values
         raise LrpeError(f"{str(file)!r} cannot be read: {error}. Remove it, or save the model again.") from error
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without transformers' bar for every file and its report of weights that a head does not share, and without
-    torch's warning that one process is not several."""
+    """Silence transformers' progress bars and loading reports, and torch's single-process warning."""
     shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()

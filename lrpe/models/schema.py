@@ -1,4 +1,4 @@
-"""The schema of LrpeConfig: what every field may be, whether a program, a command line or a file gives it."""
+"""The schema of LrpeConfig: the rule of every field, from code, a command line or a file."""
 
 import json
 import math
@@ -22,7 +22,7 @@ _MOST_LAYERS, _MOST_HEADS, _MOST_LABELS = (
     2**16,
     2**20,
 )  # each has an entry of its own in a list or in config.json
-_DEEPEST = 8  # dictionaries and lists within one another; ours have three
+_DEEPEST = 8  # nesting of dictionaries and lists; our own files need three levels
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 _PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
 
@@ -92,7 +92,7 @@ def is_json(value: Any, depth: int = _DEEPEST) -> bool:
 
 
 def shorten(value: Any) -> str:
-    """The value in about a hundred characters at most: a file may hold anything."""
+    """Return the value as text of at most 120 characters."""
     if is_whole(value) and abs(value) >= 2**64:
         return f"{'-' if value < 0 else ''}2^{value.bit_length() - 1} or more"
     text = _repr.repr(value)

@@ -21,7 +21,7 @@ from lrpe.models.loading import KeepsPrecision, check_found, follow, naming_dama
 
 
 class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
-    """What transformers has to know of our models, and how their weights begin."""
+    """Base class of our models: their flags for transformers, loading, and the initialisation of weights."""
 
     config_class = LrpeConfig
     config: LrpeConfig
@@ -47,12 +47,12 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any):  # type: ignore[override]
-        """transformers' own, of safetensors alone; a configuration that is changed on the way holds.
+        """Load from safetensors only; changes of the configuration take effect.
 
         So ``from_pretrained(folder, decay=None)`` has no decay, and ``encoding={"name": "rope", "base": 500.0}`` those
         angles. What the file learned and the changed model would learn too is the file's.
         """
-        where, told = pretrained_model_name_or_path, kwargs.pop("output_loading_info", False)
+        where, wants_info = pretrained_model_name_or_path, kwargs.pop("output_loading_info", False)
         require(kwargs.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
         with naming_damage(where):
             model, info = super().from_pretrained(  # type: ignore[misc]
@@ -62,7 +62,7 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
         check_found(model, info, where, model.config if stored is None else stored)
         if stored is not None:
             follow(model, model.config, stored)
-        return (model, info) if told else model
+        return (model, info) if wants_info else model
 
     def _init_weights(self, module: nn.Module) -> None:
         std = self.config.initializer_range
@@ -78,7 +78,7 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
             _reset_norm(module)
 
     def initialize_weights(self) -> None:
-        """Weights that no file brought; and after them what the configuration defines, which is drawn from its seed."""
+        """Initialise weights that no file provided, then the tensors that the configuration's seed defines."""
         super().initialize_weights()
         for block in (module for module in self.modules() if isinstance(module, Block)):
             own = block.attention.state_dict(keep_vars=True)
@@ -132,15 +132,15 @@ class LrpeModel(LrpePreTrainedModel):
         """Hidden states (batch, n, hidden_size) of one of ``input_ids``, ``inputs_embeds`` and ``pixel_values``.
 
         ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also cover the tokens before. Packed
-        sequences are told apart by ``seq_idx`` (a number per token), by ``cu_seq_lens_q`` (boundaries in one row), or
-        by ``position_ids`` that start anew.
+        sequences are separated by ``seq_idx`` (a number per token), by ``cu_seq_lens_q`` (boundaries in one row), or
+        by ``position_ids`` that restart.
         """
         check_kwargs(kwargs)
         x, places = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
         past = past_key_values if isinstance(past_key_values, LrpeCache) else None
         mask = of_new_tokens(attention_mask, x.shape[1], 0 if past is None else past.get_seq_length())
         if cu_seq_lens_q is not None:
-            seq_idx = None  # a collator may give both, and they say the same
+            seq_idx = None  # a collator may pass both; they are equivalent
         elif seq_idx is None and past is None and pixel_values is None:
             seq_idx = packed_by(position_ids, mask)
         packed = seq_idx is not None or cu_seq_lens_q is not None
@@ -150,7 +150,7 @@ class LrpeModel(LrpePreTrainedModel):
         states = self.start(cache, x.shape[0])
         decays = any(block.attention.decay.r is not None for block in self.layers)
         axes = self.config.position_axes
-        causal = bool(self.config.causal) and pixel_values is None  # patches may stand in any order
+        causal = bool(self.config.causal) and pixel_values is None  # patches have no order
         tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], decays, causal)
         x = x if self.absolute is None else self.absolute(x, positions_of(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
@@ -162,7 +162,7 @@ class LrpeModel(LrpePreTrainedModel):
     def run(
         self, x: Tensor, tokens: Tokens, states: list[State | None], cache: LrpeCache | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """The blocks and the last norm; and what went into each block."""
+        """Run the blocks and the last norm; return the output and the input of each block."""
         seen = []
         for index, block in enumerate(self.layers):
             seen.append(x)
@@ -193,7 +193,7 @@ class LrpeModel(LrpePreTrainedModel):
         return embed_tokens(self.embed_tokens, ids), positions
 
     def choose_cache(self, given: LrpeCache | None, use_cache: bool | None) -> LrpeCache | None:
-        """The cache to go on with: the one that is given, a new one if it is wanted, or none."""
+        """Return the given cache, a new one if it is wanted, or None."""
         if given is not None and not isinstance(given, LrpeCache):
             raise LrpeError(f"past_key_values is an LrpeCache, as the model returns it; got {type(given).__name__}.")
         if given is not None and not self.config.causal:
