@@ -49,6 +49,15 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("stamp", "aligned", "names", "orphans", "options"),
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
+    "lrpe.lab.experiments": (
+        *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "table", "tables", "planning"),
+        *("build", "run", "baselines", "cost", "dry_run", "pool", "cells", "summary", "listing"),
+    ),
+    "lrpe.lab.experiments.columns": ("language", "wikibook", "glue", "imagenet", "arena", "named"),
+    "lrpe.lab.cli": (
+        *("verb", "words", "table", "demo", "train", "evaluate", "generate", "runs", "report", "verify", "data"),
+        *("explore", "export", "bench", "verbs", "parser", "command_line"),
+    ),
     "lrpe.lab.benchmarks": (
         *("timing", "process", "agreement", "memory", "lines", "peers", "measurement", "compare"),
         *("decoding_step", "block", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from lrpe.errors import require
-from lrpe.lab.cli.choosing import words
-from lrpe.lab.cli.compare import BenchCompare
 from lrpe.lab.cli.verb import Verb
+from lrpe.lab.cli.words import words
 from lrpe.schema import Range
 
 
@@ -163,5 +162,30 @@ class BenchTrain(Bench):
         return super().options() | {"rows": find_rows(words(self.rows))}
 
 
-KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain, BenchLoop)
-BENCHMARKS: Mapping[str, type[Verb]] = {kind.benchmark: kind for kind in KINDS} | {"compare": BenchCompare}
+@dataclass(frozen=True)
+class BenchCompare:
+    """Show what changed from one saved result of a benchmark to another, beyond the noise.
+
+    Attributes:
+        files: A.json and B.json, as --save wrote them.
+        json: print JSON instead of a table.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    files: list[Path] = field(default_factory=list, metadata={"words": "FILE"})
+    json: bool = False
+
+    def run(self) -> int:
+        from lrpe.lab.benchmarks.compare import compare_results
+
+        require(
+            len(self.files) == 2,
+            f"Two results are compared: A.json B.json; got {' '.join(map(str, self.files)) or 'none'}.",
+        )
+        comparison = compare_results(*self.files)
+        print(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False) if self.json else comparison)
+        return 0
+
+
+_KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain, BenchLoop)
+BENCHMARKS: Mapping[str, type[Verb]] = {kind.benchmark: kind for kind in _KINDS} | {"compare": BenchCompare}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.cli.choosing import one, pairs
+from lrpe.lab.cli.words import one, pairs
 from lrpe.schema import Range
 
 if TYPE_CHECKING:

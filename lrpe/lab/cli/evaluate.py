@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from lrpe.lab.cli.choosing import one
 from lrpe.lab.cli.train import show
+from lrpe.lab.cli.words import one
 from lrpe.schema import Range
 
 
@@ -26,8 +26,8 @@ class Evaluate:
     json: bool = False
 
     def run(self) -> int:
+        from lrpe.lab.experiments.config_file import read_experiment
         from lrpe.lab.experiments.run import score
-        from lrpe.lab.experiments.written import read_experiment
         from lrpe.lab.training.processes import process_group, rank
 
         folder = one(self.folder, "evaluate", "run")

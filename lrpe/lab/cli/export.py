@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from lrpe.errors import LrpeError
-from lrpe.lab.cli.choosing import one
+from lrpe.lab.cli.words import one
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.cli.choosing import one
+from lrpe.lab.cli.words import one
 from lrpe.schema import Range, Seed
 
 

@@ -15,9 +15,9 @@ import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from lrpe.errors import LrpeError
-from lrpe.lab.cli.dotted import take_dotted
 from lrpe.lab.cli.verb import Verb
 from lrpe.lab.cli.verbs import VERBS, Group
+from lrpe.lab.cli.words import take_dotted
 from lrpe.lab.options import parse_word
 
 Words = tuple[str, ...]  # ("bench", "encoding")

@@ -24,7 +24,7 @@ class Report:
     out: Path = Path("runs/report")
 
     def run(self) -> int:
-        from lrpe.lab.experiments.run_folders import find_runs
+        from lrpe.lab.experiments.listing import find_runs
         from lrpe.lab.report.runs import report_runs
 
         require(bool(self.folders), "lrpe report takes runs, or folders with runs in them; got none: lrpe report runs.")

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lrpe.errors import require
-from lrpe.lab.cli.choosing import one, paths, seeds, words
+from lrpe.lab.cli.words import one, paths, seeds, words
 from lrpe.schema import Range
 
 if TYPE_CHECKING:
+    from lrpe.lab.experiments.cost import Speed
     from lrpe.lab.experiments.planning import Plan
-    from lrpe.lab.experiments.speed import Speed
 
-OF_SPEED = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
+_SPEED_OPTIONS = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
+
+_QUICK = {"small": False, "smoke": True}  # whether a scale measures a tiny model
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class MakeTable:
 
     def find_speed(self) -> "Speed":
         """Return the speed that --tflops gives, or measure this machine's."""
-        from lrpe.lab.experiments.speed import Speed, measure_speed
+        from lrpe.lab.experiments.cost import Speed, measure_speed
 
         if self.tflops is not None:
             return Speed(self.tflops, "as --tflops says")
@@ -114,7 +116,7 @@ class MakeTable:
         return replace(measured, source=f"{measured.source}; --tflops X estimates for another speed")
 
     def plan(self, name: str) -> "Plan":
-        from lrpe.lab.cli.dotted import read_dotted
+        from lrpe.lab.cli.words import read_dotted
         from lrpe.lab.experiments.planning import plan
 
         return plan(
@@ -130,14 +132,28 @@ class MakeTable:
         )
 
     def measure_speed(self) -> int:
-        from lrpe.lab.cli.speed import make_speed
-
         usual = MakeTable(self.name)
         given = [field.name for field in fields(self) if getattr(self, field.name) != getattr(usual, field.name)]
-        others = [f"--{name}" for name in (*given, *self.changes) if name not in (*OF_SPEED, "changes")]
+        others = [f"--{name}" for name in (*given, *self.changes) if name not in (*_SPEED_OPTIONS, "changes")]
         require(not others, f"lrpe table speed is measured, not trained, and takes no {' and no '.join(others)}.")
         out = self.out or self.runs / "tables" / f"speed-{self.scale}"
-        return make_speed(words(self.rows), self.scale, out, self.dry_run, command())
+        return _make_speed(words(self.rows), self.scale, out, self.dry_run, command())
+
+
+def _make_speed(rows: Sequence[str], scale: str, out: Path, dry_run: bool, command: str) -> int:
+    """Measure the training steps of the rows in a process of its own, print the table and write it."""
+    from lrpe.lab.benchmarks.process import measure_apart
+    from lrpe.lab.benchmarks.train import describe_plan, find_rows
+    from lrpe.lab.report.speed import report_speed
+
+    require(scale in _QUICK, f"Speed is measured at the scale small, or smoke for a tiny model; got --scale {scale}.")
+    options = {"quick": _QUICK[scale], "rows": find_rows(rows)}
+    if dry_run:
+        print(f"{describe_plan(**options)}\nThe table would be written to {out}.")
+        return 0
+    text, page = report_speed(*measure_apart("train", **options), out, command)
+    print(f"{text}\n\nThe page: {page.resolve()}")
+    return 0
 
 
 def command(arguments: Sequence[str] | None = None) -> str:

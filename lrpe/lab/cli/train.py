@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from lrpe.errors import LrpeError
-from lrpe.lab.cli.choosing import one, paths
+from lrpe.lab.cli.words import one, paths
 from lrpe.schema import Seed
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ class Train:
         paths(self.data)
 
     def experiment(self) -> "Experiment":
-        from lrpe.lab.cli.dotted import read_dotted
+        from lrpe.lab.cli.words import read_dotted
         from lrpe.lab.experiments.build import find_checkpoint
+        from lrpe.lab.experiments.config_file import merge, read_changes
         from lrpe.lab.experiments.planning import plan_experiment
-        from lrpe.lab.experiments.written import merge, read_changes
         from lrpe.schema import conform
 
         written = {} if self.config is None else read_changes(self.config)

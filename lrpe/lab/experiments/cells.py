@@ -10,8 +10,8 @@ import torch
 from tqdm import tqdm
 
 from lrpe.errors import LrpeError, StoppedError
-from lrpe.lab.experiments.apart import train_apart
 from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.pool import train_apart
 from lrpe.lab.experiments.run import finished, run, title
 from lrpe.lab.training.processes import world_size
 from lrpe.lab.training.run_files import read_last_update

@@ -1,5 +1,6 @@
-"""What an experiment costs, before it is run: parameters, tokens, operations, time at a given speed."""
+"""What an experiment costs before it is run: parameters, tokens, operations, and the time at a measured speed."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +8,14 @@ import torch
 
 from lrpe.lab.data.text.vocabularies import bpe_size
 from lrpe.lab.experiments.build import build_config, model_class
+from lrpe.lab.experiments.columns.language import stdlib
 from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.scale import find_scale
+from lrpe.lab.training.processes import local_device
 from lrpe.models.configuration import LrpeConfig
 
-BYTES = 260  # and four special tokens among them
+_SCALES = {"cpu": "small", "cuda": "paper"}  # a model that is large enough to keep the device busy, and no larger
+_BYTES = 260  # and four special tokens among them
 
 
 @dataclass(frozen=True)
@@ -27,25 +32,25 @@ class Cost:
 
 def estimate(experiment: Experiment) -> Cost:
     """Of one run, without what it begins with; nothing is loaded, so samples are the column's own."""
-    config = build_config(experiment, vocabulary(experiment))
+    config = build_config(experiment, _find_vocabulary(experiment))
     with torch.device("meta"):
         model: Any = model_class(experiment)(config)
-    length = tokens_of(experiment, config)
-    tokens = samples_of(experiment) * length * (2 if experiment.kind == "pair" else 1)
+    length = _count_tokens(experiment, config)
+    tokens = _count_samples(experiment) * length * (2 if experiment.kind == "pair" else 1)
     matrices = {id(p): p.numel() for name, p in model.named_parameters() if p.ndim >= 2 and "embed" not in name}
     head = config.vocab_size * config.hidden_size if experiment.kind in ("language", "masked") else 0
-    forward = 2 * (sum(matrices.values()) + head) + attention_flops(config, length)
+    forward = 2 * (sum(matrices.values()) + head) + _count_attention_flops(config, length)
     return Cost(sum(p.numel() for p in model.parameters()), tokens, 3 * forward * tokens)
 
 
-def vocabulary(experiment: Experiment) -> dict[str, int]:
+def _find_vocabulary(experiment: Experiment) -> dict[str, int]:
     """The size that the tokeniser's name tells; the architecture's own if it tells none."""
     tokenizer = str(experiment.data.options.get("tokenizer", ""))
-    size = BYTES if tokenizer == "bytes" else bpe_size(tokenizer)
+    size = _BYTES if tokenizer == "bytes" else bpe_size(tokenizer)
     return {} if size is None else {"vocab_size": size}
 
 
-def attention_flops(config: LrpeConfig, length: int) -> float:
+def _count_attention_flops(config: LrpeConfig, length: int) -> float:
     """Of the sums of a token in all layers: with the state for linear attention, with every token for softmax."""
     width = config.num_attention_heads * config.head_dim
     features = config.head_dim * (2 if config.layer_encoding(0).matrix == "unitary" else 1)
@@ -53,12 +58,67 @@ def attention_flops(config: LrpeConfig, length: int) -> float:
     return sum(4 * width * (features if kind == "linear" else length) for kind in layers)
 
 
-def samples_of(experiment: Experiment) -> float:
+def _count_samples(experiment: Experiment) -> float:
     plan = experiment.training.optimization
     return plan.epochs * experiment.samples if plan.epochs else plan.updates * plan.batch
 
 
-def tokens_of(experiment: Experiment, config: LrpeConfig) -> int:
+def _count_tokens(experiment: Experiment, config: LrpeConfig) -> int:
     if config.image_size is not None:
         return (config.image_size // config.patch_size) ** 2
     return experiment.data.options.get("length") or config.max_position_embeddings
+
+
+@dataclass(frozen=True)
+class Speed:
+    """10¹² operations per second, and where the number is from."""
+
+    tflops: float
+    source: str
+
+
+def measure_speed(seconds: float = 1.0) -> Speed:
+    """Time forward and backward passes of a language model: what training reaches here, not what a product does."""
+    device = local_device()
+    cell = find_scale(_SCALES[device.type])(stdlib("type2"))
+    model: Any = model_class(cell)(build_config(cell, _find_vocabulary(cell))).to(device)
+    plan, length = cell.training.optimization, cell.data.options["length"]
+    batch = min(plan.batch, 8)
+    ids = torch.randint(256, (batch, length), device=device)
+    flops = estimate(cell).flops / plan.updates * batch / plan.batch  # of one pass
+    took = _time(lambda: model(input_ids=ids, labels=ids, use_cache=False).loss.backward(), seconds)
+    layers, width = model.config.num_hidden_layers, model.config.hidden_size
+    where = f"threads: {torch.get_num_threads()}" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    source = f"measured here ({where}) for {seconds:g} s on a language model with {layers} layers of width {width}"
+    return Speed(flops / took / 1e12, source)
+
+
+def _time(run: Any, seconds: float) -> float:
+    """Seconds per run, after one that is not counted."""
+    run()
+    _wait()
+    begun, runs = time.perf_counter(), 0
+    while runs == 0 or time.perf_counter() - begun < seconds:
+        run()
+        _wait()
+        runs += 1
+    return (time.perf_counter() - begun) / runs
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def describe_time(seconds: float) -> str:
+    """Return a time in the unit that a person would use.
+
+    >>> [describe_time(seconds) for seconds in (0.2, 45, 600, 9000, 400_000)]
+    ['under 1 s', '45 s', '10 min', '2.5 h', '4.6 days']
+    """
+    if seconds < 1:
+        return "under 1 s"
+    for unit, size, least in (("days", 86400, 2 * 86400), ("h", 3600, 2 * 3600), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / size:,.2g} {unit}" if seconds / size < 10 else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.experiments.columns.named import find_column
-from lrpe.lab.experiments.cost import Cost, estimate
+from lrpe.lab.experiments.cost import Cost, Speed, describe_time, estimate
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.scale import find_scale
-from lrpe.lab.experiments.speed import Speed, describe_time
 
 
 def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:

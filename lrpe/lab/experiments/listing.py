@@ -9,9 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from lrpe.errors import LrpeError
+from lrpe.lab.experiments.config_file import read_experiment
 from lrpe.lab.experiments.run import read_results
-from lrpe.lab.experiments.run_folders import find_runs
-from lrpe.lab.experiments.written import read_experiment
 from lrpe.lab.training.record import is_running
 from lrpe.lab.training.run_files import MetricsLine, read_metrics, read_run_info
 
@@ -88,3 +87,11 @@ def seconds_an_update(folder: Path) -> float | None:
     """Return the median of the run, or None before its first line."""
     times = [line["seconds"] for line in read_metrics(folder)[0] if math.isfinite(line.get("seconds", math.nan))]
     return median(times) if times else None
+
+
+def find_runs(folder: Path) -> list[Path]:
+    """Return the folders with a config.yaml under a folder, sorted.
+
+    A folder that vanishes meanwhile, or that cannot be read, has none; ``Path.rglob`` would raise.
+    """
+    return sorted(Path(each) for each, _, files in os.walk(folder) if "config.yaml" in files)

@@ -13,9 +13,9 @@ from lrpe.atomic import atomic_folder, write_atomically
 from lrpe.encodings.angles import SCALINGS
 from lrpe.errors import LrpeError, require
 from lrpe.lab.experiments.build import build_model, build_task, lengthened, load_checkpoint_weights
+from lrpe.lab.experiments.config_file import to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import find_method
-from lrpe.lab.experiments.written import to_dict, upgrade
 from lrpe.lab.tasks.evaluate import evaluate
 from lrpe.lab.tasks.task import Task
 from lrpe.lab.training.loop import train

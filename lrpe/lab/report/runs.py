@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from lrpe.errors import LrpeError, require
+from lrpe.lab.experiments.config_file import read_experiment, to_dict
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.listing import curve, seconds_an_update
 from lrpe.lab.experiments.run import Results, read_results
 from lrpe.lab.experiments.summary import deviations, means
 from lrpe.lab.experiments.tables import title_of
-from lrpe.lab.experiments.written import read_experiment, to_dict
 from lrpe.lab.report.curves import curves_spec
 from lrpe.lab.report.formats import as_html
 from lrpe.lab.report.html import bullets, folded, heading, paragraph, preformatted, section

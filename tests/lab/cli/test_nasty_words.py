@@ -14,8 +14,8 @@ from lrpe.lab.cli import main
 from lrpe.lab.cli.verbs import VERBS, Group
 from lrpe.lab.data.text.vocabularies import byte_level
 from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.scale import smoke
-from lrpe.lab.experiments.written import to_dict
 from lrpe.models import LrpeConfig, LrpeForCausalLM
 
 VERB_AT = {

@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 from lrpe.lab.cli import main
-from lrpe.lab.cli.dotted import take_dotted
 from lrpe.lab.cli.table import MakeTable
+from lrpe.lab.cli.words import take_dotted
 from lrpe.lab.experiments import cells
+from lrpe.lab.experiments.listing import find_runs
 from lrpe.lab.experiments.methods import METHODS, SEVEN
-from lrpe.lab.experiments.run_folders import find_runs
 from lrpe.lab.experiments.tables import title_of
 
 SMOKE = ["--scale", "smoke"]

@@ -11,9 +11,9 @@ from lrpe import LrpeError
 from lrpe.lab.cli import main
 from lrpe.lab.cli.generate import read_tokenizer
 from lrpe.lab.experiments.build import find_checkpoint
+from lrpe.lab.experiments.config_file import read_experiment
 from lrpe.lab.experiments.listing import list_runs
 from lrpe.lab.experiments.run import finished
-from lrpe.lab.experiments.written import read_experiment
 from lrpe.lab.report.explorer import learned
 from lrpe.lab.report.runs import read_run
 from lrpe.lab.training.checkpoint_history import CheckpointHistory

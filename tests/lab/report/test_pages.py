@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from lrpe.lab.experiments.columns.language import wikitext103
+from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.scale import find_scale
-from lrpe.lab.experiments.written import to_dict
 from lrpe.lab.report.formats import as_html
 from lrpe.lab.report.html import section
 from lrpe.lab.report.page import write_page

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from lrpe.errors import StoppedError
-from lrpe.lab.experiments.apart import KILLED, train_apart
+from lrpe.lab.experiments.pool import KILLED, train_apart
 from lrpe.lab.orphans import end_with_parent
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.cli.dotted import read_dotted
+from lrpe.lab.cli.words import read_dotted
 from lrpe.lab.experiments.columns.glue import glue
 from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.config_file import changed, from_dict, to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.experiments.scale import smoke
-from lrpe.lab.experiments.written import changed, from_dict, to_dict, upgrade
 from lrpe.lab.training.same_run import describe_differences
 from lrpe.serialization import parse_yaml
 

@@ -1,7 +1,7 @@
 """How long a dry run says that training would take."""
 
 from lrpe.lab.cli import main
-from lrpe.lab.experiments.speed import Speed, measure_speed
+from lrpe.lab.experiments.cost import Speed, measure_speed
 
 
 def test_the_speed_of_this_machine_is_measured_on_a_model():
@@ -12,7 +12,7 @@ def test_the_speed_of_this_machine_is_measured_on_a_model():
 
 
 def test_a_dry_run_is_estimated_at_the_speed_of_this_machine_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr("lrpe.lab.experiments.speed.measure_speed", lambda: Speed(0.05, "measured here (threads: 2)"))
+    monkeypatch.setattr("lrpe.lab.experiments.cost.measure_speed", lambda: Speed(0.05, "measured here (threads: 2)"))
     words = ["table", "lm", "--dry-run", "--rows", "base", "--columns", "stdlib"]
     assert main(words) == 0
     slow = capsys.readouterr().out
