@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrpe.errors import require
 
-Side = Callable[[Tensor], Tensor]
+_Side = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Agreement:
     tolerance: float
 
 
-def check_agreement(names: tuple[str, str], sides: tuple[Side, Side], x: Tensor, tolerance: float, compared: str):
+def check_agreement(names: tuple[str, str], sides: tuple[_Side, _Side], x: Tensor, tolerance: float, compared: str):
     """How far the two sides are apart at x; ``LrpeError`` if that is further than the tolerance."""
     (a, da), (b, db) = (answer(side, x) for side in sides)
     agreement = Agreement(names, compared, difference(a, b), difference(da, db), tolerance)
@@ -35,12 +35,12 @@ def check_agreement(names: tuple[str, str], sides: tuple[Side, Side], x: Tensor,
     return agreement
 
 
-def worst(agreements: Sequence[Agreement]) -> float:
+def largest_difference(agreements: Sequence[Agreement]) -> float:
     """The largest of all the differences."""
     return max(max(agreement.outputs, agreement.gradients) for agreement in agreements)
 
 
-def answer(side: Side, x: Tensor) -> tuple[Tensor, Tensor]:
+def answer(side: _Side, x: Tensor) -> tuple[Tensor, Tensor]:
     """What a side makes of x, and the gradient at x of its inner product with fixed weights."""
     leaf = x.detach().clone().requires_grad_()
     out = side(leaf)

@@ -12,9 +12,9 @@ from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.quadratic import quadratic_sum
 from lrpe.attention.weights import PairWeights
 from lrpe.lab.benchmarks import block
-from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
+from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
 from lrpe.lab.benchmarks.decoding_step import check_steps, measure_steps
-from lrpe.lab.benchmarks.lines import Line, compare, forward_and_backward, gathered, judge, missing
+from lrpe.lab.benchmarks.lines import Line, collect, forward_and_backward, judge, missing_line, time_beside
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_allocated
 from lrpe.lab.benchmarks.peers import (
@@ -25,13 +25,13 @@ from lrpe.lab.benchmarks.peers import (
     softmax_everywhere,
     softmax_written_out,
 )
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import busy
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import warn_if_busy
 from lrpe.lab.stamp import stamp
 
-Goals = dict[int, float]  # by length
+_Goals = dict[int, float]  # by length
 
-CAUSAL, BIDIRECTIONAL = "causal forward + backward", "bidirectional forward + backward"
+CAUSAL, _BIDIRECTIONAL = "causal forward + backward", "bidirectional forward + backward"
 TOLERANCE = 1e-4  # of float32 sums over thousands of terms, relative to the largest
 
 
@@ -41,12 +41,12 @@ class Sizes:
 
     heads: int
     dim: int
-    chunk_form: Goals
-    product: Goals
-    causal_softmax: Goals
-    memory: Goals
-    softmax: Goals
-    step: Goals
+    chunk_form: _Goals
+    product: _Goals
+    causal_softmax: _Goals
+    memory: _Goals
+    softmax: _Goals
+    step: _Goals
     block: block.BlockSizes
 
 
@@ -88,16 +88,16 @@ class AttentionResult(Measurement):
     def remarks(self) -> list[str]:
         return [
             "Before they were timed, all sides gave the right outputs and gradients, to "
-            f"{worst(self.agreements):.0e} of the largest.",
-            *ABOUT_SUMS,
+            f"{largest_difference(self.agreements):.0e} of the largest.",
+            *_ABOUT_SUMS,
             *block.ABOUT_BLOCKS,
             "A step without 'whole' is the sum alone, as SDPA's is: S ← S + k vᵀ and q S.",
             *absent(self.lines),
-            *busy(min(line.processor_share for line in self.lines)),
+            *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
-ABOUT_SUMS = (
+_ABOUT_SUMS = (
     "SDPA is softmax attention, another function at the same task; it and we were each checked against our matrix.",
     "Extra memory is all that is allocated beyond q, k, v and the output's gradient; the output and the gradients",
     "of q, k and v are four of the tensors counted.",
@@ -122,8 +122,8 @@ def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
     marks = stamp("fla-core", "pytorch-fast-transformers")
     peers = causal_peers()
     agreements = [*check_sums(sizes, peers), *block.check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
-    lines = gathered(measure_lines(sizes, peers, rounds))
-    return AttentionResult(quick, rounds, settings(), marks, lines, agreements)
+    lines = collect(measure_lines(sizes, peers, rounds))
+    return AttentionResult(quick, rounds, read_settings(), marks, lines, agreements)
 
 
 def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[Line]:
@@ -133,7 +133,7 @@ def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[L
     yield from measure_sum(CAUSAL, our_causal, "SDPA", softmax_causal, sizes.causal_softmax, sizes, rounds)
     for n, goal in sizes.memory.items():
         yield measure_memory(n, goal, sizes)
-    yield from measure_sum(BIDIRECTIONAL, our_sum, "SDPA", softmax_everywhere, sizes.softmax, sizes, rounds)
+    yield from measure_sum(_BIDIRECTIONAL, our_sum, "SDPA", softmax_everywhere, sizes.softmax, sizes, rounds)
     yield from block.measure_blocks(sizes.block, rounds)
     yield from measure_steps(sizes.heads, sizes.dim, sizes.step, rounds)
 
@@ -147,15 +147,15 @@ def our_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def measure_sum(
-    row: str, ours: Sum, name: str, theirs: Sum | None, goals: Goals, sizes: Sizes, rounds: int
+    row: str, ours: Sum, name: str, theirs: Sum | None, goals: _Goals, sizes: Sizes, rounds: int
 ) -> Iterator[Line]:
     for n, goal in goals.items():
         if theirs is None:
-            yield missing(f"{row} ÷ {name}", f"N = {n}", goal)
+            yield missing_line(f"{row} ÷ {name}", f"N = {n}", goal)
             continue
         qkv = draw(n, sizes)
         our_run, their_run = (forward_and_backward(side, *qkv) for side in (ours, theirs))
-        yield compare(f"{row} ÷ {name}", f"N = {n}", goal, our_run, their_run, rounds)
+        yield time_beside(f"{row} ÷ {name}", f"N = {n}", goal, our_run, their_run, rounds)
 
 
 def measure_memory(n: int, goal: float, sizes: Sizes) -> Line:

@@ -13,20 +13,20 @@ from lrpe.attention.normalizer import Normalizer, choose_normalizer
 from lrpe.attention.summation import Bidirectional, Quadratic
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
-from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
-from lrpe.lab.benchmarks.lines import Line, Run, compare, forward_and_backward, gathered, line_of
+from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
+from lrpe.lab.benchmarks.lines import Call, Line, collect, forward_and_backward, line_of, time_beside
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.peers import Sum
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import Task, busy, interleave
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import Timed, interleave, warn_if_busy
 from lrpe.lab.stamp import stamp
 from lrpe.positions import sequence
 
 GOALS = {"RoPE": 1.08, "Type 1": 1.55, "Type 2": 1.15, "Type 3": 1.20}
 NAMES = {"RoPE": "rope", "Type 1": "type1", "Type 2": "type2", "Type 3": "type3"}
 BASE_GOAL = 1.05  # or else the other ratios could be bought by slowing Base
-HAS_ANGLES = ("RoPE", "Type 1", "Type 2")
-PHI, SUMMATION = EluPlusOne(), Bidirectional()
+_HAS_ANGLES = ("RoPE", "Type 1", "Type 2")
+PHI, _SUMMATION = EluPlusOne(), Bidirectional()
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ ABOUT_BLOCKS = (
 
 
 @dataclass(frozen=True)
-class BlockResult(Measurement):
+class _BlockResult(Measurement):
     benchmark = "block"
     agreements: list[Agreement]
 
@@ -57,17 +57,17 @@ class BlockResult(Measurement):
     def remarks(self) -> list[str]:
         return [
             "Before they were timed, all blocks gave the outputs and gradients of their matrix, to "
-            f"{worst(self.agreements):.0e} of the largest.",
+            f"{largest_difference(self.agreements):.0e} of the largest.",
             *ABOUT_BLOCKS,
-            *busy(min(line.processor_share for line in self.lines)),
+            *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
-def measure(quick: bool = False, rounds: int | None = None) -> BlockResult:
+def measure(quick: bool = False, rounds: int | None = None) -> _BlockResult:
     """Check every block against its matrix, then time them beside Base's. ``quick`` takes tiny shapes."""
     rounds, sizes, marks = rounds or (2 if quick else 15), QUICK if quick else FULL, stamp()
     agreements = list(check_blocks(sizes))
-    return BlockResult(quick, rounds, settings(), marks, gathered(measure_blocks(sizes, rounds)), agreements)
+    return _BlockResult(quick, rounds, read_settings(), marks, collect(measure_blocks(sizes, rounds)), agreements)
 
 
 def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:
@@ -76,17 +76,17 @@ def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:
     qkv = draw(sizes)
     by_hand = forward_and_backward(base_by_hand, *qkv)
     plain, output = (choose_normalizer(name, sizes.shape[1], sizes.shape[3]) for name in ("plain", "output"))
-    runs = {f"block, {kind}": block_run(fixed(kind, sizes), plain, qkv) for kind in NAMES}
-    others = {f"block, {kind}, table ready": block_run(ready(kind, sizes), plain, qkv) for kind in NAMES}
-    others |= {f"block, {kind}, learned α": block_run(learned(kind, sizes), plain, qkv) for kind in HAS_ANGLES}
-    timing = interleave([Task(name, run) for name, run in (runs | others).items()], base_run(plain, qkv), rounds)
-    yield compare("block, Base ÷ Base's by hand", at, BASE_GOAL, base_run(plain, qkv), by_hand, rounds)
+    runs = {f"block, {kind}": _block_run(fixed(kind, sizes), plain, qkv) for kind in NAMES}
+    others = {f"block, {kind}, table ready": _block_run(ready(kind, sizes), plain, qkv) for kind in NAMES}
+    others |= {f"block, {kind}, learned α": _block_run(learned(kind, sizes), plain, qkv) for kind in _HAS_ANGLES}
+    timing = interleave([Timed(name, run) for name, run in (runs | others).items()], _base_run(plain, qkv), rounds)
+    yield time_beside("block, Base ÷ Base's by hand", at, BASE_GOAL, _base_run(plain, qkv), by_hand, rounds)
     for kind, goal in sizes.goals.items():
         yield line_of(timing, f"block, {kind}", f"block, {kind} ÷ Base's, table made in the call", at, goal)
     for name in others:
         yield line_of(timing, name, f"{name} ÷ Base's", at, None)
-    normed = {f"block, {kind}": block_run(fixed(kind, sizes), output, qkv) for kind in NAMES}
-    timing = interleave([Task(name, run) for name, run in normed.items()], base_run(output, qkv), rounds)
+    normed = {f"block, {kind}": _block_run(fixed(kind, sizes), output, qkv) for kind in NAMES}
+    timing = interleave([Timed(name, run) for name, run in normed.items()], _base_run(output, qkv), rounds)
     for name in normed:
         yield line_of(timing, name, f"{name} ÷ Base's, under an output norm", at, None)
 
@@ -103,7 +103,7 @@ def check_blocks(sizes: BlockSizes) -> Iterator[Agreement]:
 
 def block(encode: PositionalEncoding, normalizer: str | Normalizer = "plain") -> Sum:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear_attention(q, k, v, encode, PHI, normalizer, SUMMATION, decay=None)[0]
+        return linear_attention(q, k, v, encode, PHI, normalizer, _SUMMATION, decay=None)[0]
 
     return attend
 
@@ -116,10 +116,10 @@ def specified(encode: PositionalEncoding) -> Sum:
 
 
 def base_by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return BaseByHand.apply(q, k, v)
+    return _BaseByHand.apply(q, k, v)
 
 
-class BaseByHand(torch.autograd.Function):
+class _BaseByHand(torch.autograd.Function):
     """φ(q) Σ φ(k) vᵀ ÷ φ(q)·Σ φ(k) and its gradient in as few passes as torch can: what Base's block should cost."""
 
     @staticmethod
@@ -142,13 +142,13 @@ class BaseByHand(torch.autograd.Function):
         return dq, dk, K @ dS
 
 
-def block_run(encode: PositionalEncoding, normalizer: Normalizer, qkv: Tensor) -> Run:
+def _block_run(encode: PositionalEncoding, normalizer: Normalizer, qkv: Tensor) -> Call:
     learned_here = [*encode.parameters(), *normalizer.parameters()]
     return forward_and_backward(block(encode, normalizer), *qkv, learned=learned_here)
 
 
-def base_run(normalizer: Normalizer, qkv: Tensor) -> Run:
-    return block_run(encoding("none", qkv.shape[-1]), normalizer, qkv)
+def _base_run(normalizer: Normalizer, qkv: Tensor) -> Call:
+    return _block_run(encoding("none", qkv.shape[-1]), normalizer, qkv)
 
 
 def base(sizes: BlockSizes) -> PositionalEncoding:
@@ -156,7 +156,7 @@ def base(sizes: BlockSizes) -> PositionalEncoding:
 
 
 def fixed(kind: str, sizes: BlockSizes) -> PositionalEncoding:
-    angles = {"learned_angles": False} if kind in HAS_ANGLES else {}
+    angles = {"learned_angles": False} if kind in _HAS_ANGLES else {}
     return encoding(NAMES[kind], sizes.shape[-1], seed=0, **angles)  # sides with the same P can be compared
 
 

@@ -11,9 +11,9 @@ from lrpe.lab.benchmarks.lines import Line
 from lrpe.lab.benchmarks.measurement import read_result
 
 NOISE = "within the noise"
-COUNTED = 0.01  # how far a figure without quartiles, as memory, may lie from the same measured again
+_COUNTED = 0.01  # how far a figure without quartiles, as memory, may lie from the same measured again
 
-Place = tuple[str, str]  # a line's row, and at what
+_Key = tuple[str, str]  # a line's row, and at what
 
 
 @dataclass(frozen=True)
@@ -56,28 +56,28 @@ class Comparison:
 
 def compare_results(a_file: Path, b_file: Path) -> Comparison:
     try:
-        return compared(a_file, b_file)
+        return _compare_files(a_file, b_file)
     except (TypeError, KeyError, AttributeError) as error:
         files = f"{str(a_file)!r} and {str(b_file)!r}"
         raise LrpeError(f"Results are compared as --save writes them; {files} are not both: {error!r}.") from error
 
 
-def compared(a_file: Path, b_file: Path) -> Comparison:
+def _compare_files(a_file: Path, b_file: Path) -> Comparison:
     a, b = read_result(a_file), read_result(b_file)
     require(
         a["benchmark"] == b["benchmark"],
         f"Only results of the same benchmark are compared; {str(a_file)!r} is of {a['benchmark']!r} and "
         f"{str(b_file)!r} of {b['benchmark']!r}.",
     )
-    of_a, of_b = by_place(a), by_place(b)
+    of_a, of_b = _lines_by_key(a), _lines_by_key(b)
     return Comparison(
         a["benchmark"],
-        origin(a, a_file),
-        origin(b, b_file),
-        changes=[change(of_a[place], line) for place, line in of_b.items() if place in of_a],
-        only_a=[", ".join(place) for place in of_a if place not in of_b],
-        only_b=[", ".join(place) for place in of_b if place not in of_a],
-        differs={name: pair for name, pair in circumstances(a, b) if pair[0] != pair[1]},
+        _describe_origin(a, a_file),
+        _describe_origin(b, b_file),
+        changes=[change(of_a[key], line) for key, line in of_b.items() if key in of_a],
+        only_a=[", ".join(key) for key in of_a if key not in of_b],
+        only_b=[", ".join(key) for key in of_b if key not in of_a],
+        differs={name: pair for name, pair in _compare_conditions(a, b) if pair[0] != pair[1]},
     )
 
 
@@ -101,18 +101,18 @@ def word_for(a: Line, b: Line) -> str:
 def span(line: Line) -> tuple[float, float]:
     assert line.figure is not None
     if line.low is None or line.high is None:
-        return (1 - COUNTED / 2) * line.figure, (1 + COUNTED / 2) * line.figure
+        return (1 - _COUNTED / 2) * line.figure, (1 + _COUNTED / 2) * line.figure
     return line.low, line.high
 
 
-def by_place(result: dict[str, Any]) -> dict[Place, Line]:
+def _lines_by_key(result: dict[str, Any]) -> dict[_Key, Line]:
     """The lines that have a figure; of the encodings also the rows that have no goal."""
     lines = [Line(**line) for line in result.get("lines", ())]
-    lines += [line for shape in result.get("shapes", ()) for line in shape_lines(shape)]
+    lines += [line for shape in result.get("shapes", ()) for line in _shape_lines(shape)]
     return {(line.row, line.at): line for line in lines if line.figure}
 
 
-def shape_lines(shape: dict[str, Any]) -> Iterator[Line]:
+def _shape_lines(shape: dict[str, Any]) -> Iterator[Line]:
     at = "×".join(map(str, shape["shape"]))
     for row in shape["rows"]:
         for kind, figure in (("forward", row["forward"]), ("forward + backward", row["both"])):
@@ -121,12 +121,12 @@ def shape_lines(shape: dict[str, Any]) -> Iterator[Line]:
                 yield Line(f"{row['name']}, {kind}", at, None, "", *found)
 
 
-def origin(result: dict[str, Any], file: Path) -> str:
+def _describe_origin(result: dict[str, Any], file: Path) -> str:
     mark = result["stamp"]
     return f"{file}, {mark['date']}, commit {(mark['commit'] or 'unknown')[:12]}"
 
 
-def circumstances(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _compare_conditions(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """What both should have been measured with, to be compared."""
     yield "--quick", (a["quick"], b["quick"])
     for where, name in (("stamp", "machine"), ("stamp", "python"), ("settings", "threads")):

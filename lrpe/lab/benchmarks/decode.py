@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.errors import require
-from lrpe.lab.benchmarks.lines import Line, Run, gathered, judge, line_from, line_of
+from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of
 from lrpe.lab.benchmarks.measurement import Measurement
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import Task, busy, clock, interleave, summarise
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import Timed, clock, interleave, summarise, warn_if_busy
 from lrpe.lab.stamp import stamp
 
-TOLERANCE = 1e-3  # of float32 logits, relative to the largest: token by token against the whole text at once
+_TOLERANCE = 1e-3  # of float32 logits, relative to the largest: token by token against the whole text at once
 
 
 @dataclass(frozen=True)
-class Sizes:
+class _Sizes:
     width: int
     layers: int
     heads: int
@@ -28,16 +28,16 @@ class Sizes:
     tokens: int
 
 
-FULL = Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512)
-QUICK = Sizes(32, 2, 2, 64, (256, 300), 64, 32)
-PROMPT_GOAL, TOKEN_GOAL, CACHE_GOAL = 1 / 5, 1 / 2.5, 1.0
-BLOCKS = 8  # the tokens are written in so many turns, one side beside the other
+_FULL = _Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512)
+QUICK = _Sizes(32, 2, 2, 64, (256, 300), 64, 32)
+_PROMPT_GOAL, _TOKEN_GOAL, _CACHE_GOAL = 1 / 5, 1 / 2.5, 1.0
+_BLOCKS = 8  # the tokens are written in so many turns, one side beside the other
 
 
 @dataclass(frozen=True)
-class DecodeResult(Measurement):
+class _DecodeResult(Measurement):
     benchmark = "decode"
-    sizes: Sizes
+    sizes: _Sizes
     agreement: float
 
     def title(self) -> list[str]:
@@ -45,7 +45,7 @@ class DecodeResult(Measurement):
         return [
             "A language model at work: linear attention's time ÷ softmax's, in float32; less is better.",
             f"{layers} layers, width {width}, {heads} heads, feed-forward {inner}, gated, batch 1.",
-            f"Medians of {self.rounds} prompts and of {BLOCKS} turns of tokens, quartiles in brackets.",
+            f"Medians of {self.rounds} prompts and of {_BLOCKS} turns of tokens, quartiles in brackets.",
         ]
 
     def remarks(self) -> list[str]:
@@ -55,23 +55,23 @@ class DecodeResult(Measurement):
             "Linear is LrpeConfig() at these sizes; softmax the same with SDPA, RoPE, no decay, and a cache reserved.",
             f"Before they were timed, both gave the whole text's logits from their caches, to {self.agreement:.0e}.",
             f"Both multiply by the same weights, {flops / 1e9:.0f} GFLOP for the prompt: no attention goes below that.",
-            *busy(min(line.processor_share for line in self.lines)),
+            *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
 @torch.inference_mode()
-def measure(quick: bool = False, rounds: int | None = None) -> DecodeResult:
+def measure(quick: bool = False, rounds: int | None = None) -> _DecodeResult:
     """Check that each side writes what it would without a cache, then time them side by side."""
-    rounds, sizes = rounds or (1 if quick else 3), QUICK if quick else FULL
+    rounds, sizes = rounds or (1 if quick else 3), QUICK if quick else _FULL
     marks, lines, apart = stamp("transformers"), [], 0.0
     for vocabulary in sizes.vocabularies:
         sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")}
         apart = max(apart, *(check_cache(model, vocabulary) for model in sides.values()))
-        lines += gathered(measure_sides(sides, vocabulary, sizes, rounds))
-    return DecodeResult(quick, rounds, settings(), marks, lines, sizes, apart)
+        lines += collect(_measure_sides(sides, vocabulary, sizes, rounds))
+    return _DecodeResult(quick, rounds, read_settings(), marks, lines, sizes, apart)
 
 
-def build(kind: str, vocabulary: int, sizes: Sizes):
+def build(kind: str, vocabulary: int, sizes: _Sizes):
     """The default model; or the same with softmax attention, RoPE, and no decay, which would only slow it."""
     from lrpe.models import LrpeConfig, LrpeForCausalLM
 
@@ -92,36 +92,38 @@ def check_cache(model: Any, vocabulary: int) -> float:
     """How far logits from the cache are from those of the whole text; an error if that is further than allowed."""
     ids = draw(vocabulary, 40)
     whole = model(ids, use_cache=False).logits
-    parts, cache = [], empty_cache(model, 40)
+    parts, cache = [], _empty_cache(model, 40)
     for part in (ids[:, :33], *ids[:, 33:].split(1, 1)):
         parts.append(model(part, past_key_values=cache).logits)
     apart = float((torch.cat(parts, 1) - whole).abs().max() / whole.abs().max())
-    require(apart <= TOLERANCE, f"Only a cache that gives the same logits is timed; these differ by {apart:.1e}.")
+    require(apart <= _TOLERANCE, f"Only a cache that gives the same logits is timed; these differ by {apart:.1e}.")
     return apart
 
 
-def measure_sides(sides: dict[str, Any], vocabulary: int, sizes: Sizes, rounds: int) -> Iterator[Line]:
+def _measure_sides(sides: dict[str, Any], vocabulary: int, sizes: _Sizes, rounds: int) -> Iterator[Line]:
     ids, room, at = draw(vocabulary, sizes.prompt), sizes.prompt + 2 * sizes.tokens, f"vocabulary {vocabulary}"
-    caches = {kind: empty_cache(model, room) for kind, model in sides.items()}
+    caches = {kind: _empty_cache(model, room) for kind, model in sides.items()}
 
     def read(kind: str) -> Tensor:
         caches[kind].reset()
         return sides[kind](ids, past_key_values=caches[kind], logits_to_keep=1).logits
 
-    tasks = [Task("prompt", lambda: read("linear")), Task("limit", products(sides["linear"], sizes.prompt))]
+    tasks = [Timed("prompt", lambda: read("linear")), Timed("limit", products(sides["linear"], sizes.prompt))]
     timing = interleave(tasks, lambda: read("softmax"), rounds, calls=1)
-    yield line_of(timing, "prompt", f"prompt of {sizes.prompt} tokens ÷ softmax", at, PROMPT_GOAL)
+    yield line_of(timing, "prompt", f"prompt of {sizes.prompt} tokens ÷ softmax", at, _PROMPT_GOAL)
     yield line_of(timing, "limit", "limit: its products with the weights alone ÷ softmax", at, None)
     before = caches["linear"].nbytes
-    pairs = [write_beside(sides, caches, sizes.tokens // BLOCKS) for _ in range(BLOCKS + 1)][1:]  # the first warms up
-    yield line_from(summarise(pairs), f"each of {sizes.tokens} tokens after it ÷ softmax", at, TOKEN_GOAL)
+    pairs = [_write_beside(sides, caches, sizes.tokens // _BLOCKS) for _ in range(_BLOCKS + 1)][
+        1:
+    ]  # the first warms up
+    yield line_from(summarise(pairs), f"each of {sizes.tokens} tokens after it ÷ softmax", at, _TOKEN_GOAL)
     grown = caches["linear"].nbytes / before
-    yield Line("cache after the tokens ÷ before them", at, CACHE_GOAL, judge(grown, CACHE_GOAL), grown)
+    yield Line("cache after the tokens ÷ before them", at, _CACHE_GOAL, judge(grown, _CACHE_GOAL), grown)
     share = caches["linear"].nbytes / caches["softmax"].nbytes
     yield Line("cache ÷ softmax's", at, None, "", share)
 
 
-def products(model: Any, tokens: int) -> Run:
+def products(model: Any, tokens: int) -> Call:
     """The trunk's products of so many tokens with its weights, which both sides share, and nothing else."""
     layers = [module for module in model.model.modules() if isinstance(module, nn.Linear)]
     inputs = {width: torch.randn(1, tokens, width) for width in {layer.in_features for layer in layers}}
@@ -133,7 +135,7 @@ def products(model: Any, tokens: int) -> Run:
     return run
 
 
-def write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> tuple[float, float]:
+def _write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> tuple[float, float]:
     """Linear ÷ softmax, and linear's seconds a token, over a turn of greedy decoding by each."""
     seconds = {}
     for kind, model in sides.items():
@@ -145,7 +147,7 @@ def write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> 
     return seconds["linear"] / seconds["softmax"], seconds["linear"]
 
 
-def empty_cache(model: Any, room: int):
+def _empty_cache(model: Any, room: int):
     from lrpe.models import LrpeCache
 
     return LrpeCache(model.config.num_hidden_layers, room)

@@ -15,7 +15,7 @@ from lrpe.attention.summation import Causal
 from lrpe.attention.weights import PairWeights
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
-from lrpe.lab.benchmarks.lines import Line, compare
+from lrpe.lab.benchmarks.lines import Line, time_beside
 from lrpe.lab.benchmarks.peers import softmax_everywhere, softmax_written_out
 
 
@@ -41,30 +41,30 @@ def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) ->
             return linear_attention(q, k, v, encode, phi, normalizer, summation, decay=None, state=state)
 
         at = f"context {context}"
-        yield compare("decoding step ÷ SDPA with a static cache", at, goal, step, softmax, rounds)
-        yield compare("whole decoding step, Type 2 ÷ SDPA with a static cache", at, None, whole, softmax, rounds)
+        yield time_beside("decoding step ÷ SDPA with a static cache", at, goal, step, softmax, rounds)
+        yield time_beside("whole decoding step, Type 2 ÷ SDPA with a static cache", at, None, whole, softmax, rounds)
 
 
 def check_steps(heads: int, dim: int) -> Iterator[Agreement]:
     """The last of 65 tokens: by a step from the state before it, and by the matrix; and SDPA's by its own."""
     x = torch.randn(3, 1, heads, 65, dim, generator=torch.Generator().manual_seed(0))
-    yield check_agreement(("decoding step", "its matrix"), (last_by_step, last_by_matrix), x, 1e-4, "sums")
-    yield check_agreement(("SDPA", "its matrix"), (last_by_softmax, last_written_out), x, 1e-4, "softmax")
+    yield check_agreement(("decoding step", "its matrix"), (_last_by_step, _last_by_matrix), x, 1e-4, "sums")
+    yield check_agreement(("SDPA", "its matrix"), (_last_by_softmax, _last_written_out), x, 1e-4, "softmax")
 
 
-def last_by_step(x: Tensor) -> Tensor:
+def _last_by_step(x: Tensor) -> Tensor:
     q, k, v = x.unbind(0)
     S = k[:, :, :-1].mT @ v[:, :, :-1]
     return step_sum(q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], PairWeights(), S)[0]
 
 
-def last_by_matrix(x: Tensor) -> Tensor:
+def _last_by_matrix(x: Tensor) -> Tensor:
     return quadratic_sum(*x.unbind(0), PairWeights(), causal=True)[0][:, :, -1:]
 
 
-def last_by_softmax(x: Tensor) -> Tensor:
+def _last_by_softmax(x: Tensor) -> Tensor:
     return softmax_everywhere(x[0, :, :, -1:], x[1], x[2])
 
 
-def last_written_out(x: Tensor) -> Tensor:
+def _last_written_out(x: Tensor) -> Tensor:
     return softmax_written_out(*x.unbind(0), causal=True)[:, :, -1:]

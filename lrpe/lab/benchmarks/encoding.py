@@ -17,13 +17,13 @@ from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
 from lrpe.lab.benchmarks.lines import Line, line_from
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.peers import Peer, rotary_peers
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import Figure, Task, busy, interleave
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import Ratio, Timed, interleave, warn_if_busy
 from lrpe.lab.stamp import stamp
 from lrpe.positions import sequence
 
 Shape = tuple[int, int, int, int]  # batch, heads, n, head_dim
-Apply = Callable[[Tensor], Tensor]
+_Apply = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Case:
     both: float
 
 
-CASES = [Case((8, 8, 512, 64), 2.2, 2.2), Case((1, 8, 8192, 64), 1.4, 1.5)]
+_CASES = [Case((8, 8, 512, 64), 2.2, 2.2), Case((1, 8, 8192, 64), 1.4, 1.5)]
 QUICK = [Case((2, 2, 32, 16), 2.2, 2.2), Case((1, 2, 128, 16), 1.4, 1.5)]
-JUDGED = "Λ, Type 2"  # the rotation: the row that has goals
+_JUDGED = "Λ, Type 2"  # the rotation: the row that has goals
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Contender:
     """A function of x to time, and what it learns. ``apply`` is None for a peer that is not installed."""
 
     name: str
-    apply: Apply | None
+    apply: _Apply | None
     learned: tuple[Tensor, ...] = ()
 
 
@@ -54,8 +54,8 @@ class Row:
     """The cost of one contender; no ``both`` if it has no backward, neither if it is missing."""
 
     name: str
-    forward: Figure | None
-    both: Figure | None
+    forward: Ratio | None
+    both: Ratio | None
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,17 @@ class EncodingResult(Measurement):
         return [*map(shape_table, self.shapes), *super().tables()]
 
     def remarks(self) -> list[str]:
-        return busy(min(shape.processor_share for shape in self.shapes))
+        return warn_if_busy(min(shape.processor_share for shape in self.shapes))
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
     """Time everything at every shape. ``quick`` takes tiny shapes, to see that all of it runs."""
     rounds = rounds or (2 if quick else 20)
     marks = stamp("transformers", "rotary-embedding-torch")
-    cases = QUICK if quick else CASES
+    cases = QUICK if quick else _CASES
     shapes = [measure_case(case, rounds) for case in cases]
     lines = [line for case, result in zip(cases, shapes, strict=True) for line in judged(case, result)]
-    return EncodingResult(quick, rounds, settings(), marks, lines, shapes)
+    return EncodingResult(quick, rounds, read_settings(), marks, lines, shapes)
 
 
 def measure_case(case: Case, rounds: int) -> ShapeResult:
@@ -100,19 +100,19 @@ def measure_case(case: Case, rounds: int) -> ShapeResult:
     n, dim = case.shape[-2:]
     x = torch.randn(case.shape, generator=torch.Generator().manual_seed(0))
     peers = rotary_peers(n, dim)
-    agreements = [check_peer(peer, x) for peer in peers if peer.rotate is not None]
-    contenders = [*own_contenders(n, dim), *(Contender(peer.name, peer.rotate) for peer in peers)]
-    tasks = [task for contender in contenders for task in tasks_of(contender, x)] + table_tasks(n, dim)
+    agreements = [_check_peer(peer, x) for peer in peers if peer.rotate is not None]
+    contenders = [*_own_contenders(n, dim), *(Contender(peer.name, peer.rotate) for peer in peers)]
+    tasks = [task for contender in contenders for task in _tasks_of(contender, x)] + _table_tasks(n, dim)
     copy = torch.empty_like(x)
     timing = interleave(tasks, lambda: copy.copy_(x), rounds)
-    figures = timing.figures
-    names = [contender.name for contender in contenders] + [task.name for task in table_tasks(n, dim)]
-    rows = [Row(name, figures.get(name), figures.get(f"{name} + backward")) for name in names]
+    ratios = timing.ratios
+    names = [contender.name for contender in contenders] + [task.name for task in _table_tasks(n, dim)]
+    rows = [Row(name, ratios.get(name), ratios.get(f"{name} + backward")) for name in names]
     return ShapeResult(case.shape, rows, agreements, timing.processor_share)
 
 
 def judged(case: Case, result: ShapeResult) -> list[Line]:
-    (row,) = [row for row in result.rows if row.name == JUDGED]
+    (row,) = [row for row in result.rows if row.name == _JUDGED]
     assert row.forward is not None
     assert row.both is not None
     at, share = "×".join(map(str, case.shape)), result.processor_share
@@ -122,33 +122,33 @@ def judged(case: Case, result: ShapeResult) -> list[Line]:
     ]
 
 
-def own_contenders(n: int, dim: int) -> list[Contender]:
+def _own_contenders(n: int, dim: int) -> list[Contender]:
     learned = encoding("rope", dim, learned_angles=True)
     return [
-        Contender("Λ, Type 1", with_table(encoding("identity*unitary", dim), n)),
-        Contender("Λ, Type 2", with_table(encoding("identity*orthogonal", dim), n)),
+        Contender("Λ, Type 1", _with_table(encoding("identity*unitary", dim), n)),
+        Contender("Λ, Type 2", _with_table(encoding("identity*orthogonal", dim), n)),
         Contender("Λ, Type 2, learned α, table in the call", learned, tuple(learned.parameters())),
-        Contender("Λ, Type 3", with_table(encoding("identity*permutation", dim), n)),
-        Contender("P, Householder", basis_with_table(Householder(dim))),
-        Contender("P, odd-even", basis_with_table(OddEven(dim))),
-        Contender("P, cosine", basis_with_table(Cosine(dim))),
-        Contender("Λ P, type1", with_table(encoding("type1", dim, learned_angles=False), n)),
-        Contender("Λ P, type2", with_table(encoding("type2", dim, learned_angles=False), n)),
-        Contender("Λ P, type3", with_table(encoding("type3", dim), n)),
+        Contender("Λ, Type 3", _with_table(encoding("identity*permutation", dim), n)),
+        Contender("P, Householder", _basis_with_table(Householder(dim))),
+        Contender("P, odd-even", _basis_with_table(OddEven(dim))),
+        Contender("P, cosine", _basis_with_table(Cosine(dim))),
+        Contender("Λ P, type1", _with_table(encoding("type1", dim, learned_angles=False), n)),
+        Contender("Λ P, type2", _with_table(encoding("type2", dim, learned_angles=False), n)),
+        Contender("Λ P, type3", _with_table(encoding("type3", dim), n)),
     ]
 
 
-def with_table(encode: Any, n: int) -> Apply:
+def _with_table(encode: Any, n: int) -> _Apply:
     table = encode.table(sequence(n))
     return lambda x: encode(x, table=table)
 
 
-def basis_with_table(basis: Basis) -> Apply:
+def _basis_with_table(basis: Basis) -> _Apply:
     table = basis.table()
     return lambda x: basis.transform(x, table)
 
 
-def tasks_of(contender: Contender, x: Tensor) -> list[Task]:
+def _tasks_of(contender: Contender, x: Tensor) -> list[Timed]:
     """Forward in copies, and forward + backward in units of two copies."""
     apply = contender.apply
     if apply is None:
@@ -161,33 +161,33 @@ def tasks_of(contender: Contender, x: Tensor) -> list[Task]:
         torch.autograd.grad(apply(leaf), wanted, g)
 
     return [
-        Task(contender.name, torch.no_grad()(lambda: apply(x))),
-        Task(f"{contender.name} + backward", both, units=2),
+        Timed(contender.name, torch.no_grad()(lambda: apply(x))),
+        Timed(f"{contender.name} + backward", both, units=2),
     ]
 
 
-def table_tasks(n: int, dim: int) -> list[Task]:
+def _table_tasks(n: int, dim: int) -> list[Timed]:
     """Making the table of n positions, which then serves queries and keys of every batch and head."""
     s = sequence(n)
     kinds = {"Type 1": "identity*unitary", "Type 2": "identity*orthogonal", "Type 3": "identity*permutation"}
     makers = {kind: encoding(name, dim) for kind, name in kinds.items()}
-    return [Task(f"table of {n}, {kind}", lambda maker=maker: maker.table(s)) for kind, maker in makers.items()]
+    return [Timed(f"table of {n}, {kind}", lambda maker=maker: maker.table(s)) for kind, maker in makers.items()]
 
 
-def check_peer(peer: Peer, x: Tensor) -> Agreement:
+def _check_peer(peer: Peer, x: Tensor) -> Agreement:
     """A peer gives the features of our rope, or the scores of our rope-half, or its speed is nobody's business."""
     assert peer.rotate is not None
     rotate, n, dim = peer.rotate, x.shape[-2], x.shape[-1]
     if peer.equal == "features":
         ours = "rope"
-        sides = with_table(encoding(ours, dim), n), rotate
+        sides = _with_table(encoding(ours, dim), n), rotate
     else:
         ours = "rope-half"
-        sides = scores_of(with_table(encoding(ours, dim), n)), scores_of(rotate)
+        sides = _scores_of(_with_table(encoding(ours, dim), n)), _scores_of(rotate)
     return check_agreement((ours, peer.name), sides, x, peer.tolerance, peer.equal)
 
 
-def scores_of(apply: Apply) -> Apply:
+def _scores_of(apply: _Apply) -> _Apply:
     """The scores between 64 or so of the rows, evenly spread."""
 
     def scores(x: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ def shape_table(result: ShapeResult) -> str:
     return "\n".join(lines)
 
 
-def show(row: Row, figure: Figure | None) -> str:
+def show(row: Row, figure: Ratio | None) -> str:
     if row.forward is None:
         return "missing"
     return "–" if figure is None else str(figure)

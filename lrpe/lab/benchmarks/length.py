@@ -19,18 +19,18 @@ from lrpe.attention.summation import Causal, Quadratic, Summation
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
+from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
 from lrpe.lab.benchmarks.lines import Line, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_resident
 from lrpe.lab.benchmarks.peers import Sum, softmax_causal, softmax_written_out
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import busy, clock, no_collections, quartiles
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, quartiles, warn_if_busy
 from lrpe.lab.stamp import stamp
 
-TIME_GOAL, MEMORY_GOAL, MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
-SEGMENTS, ONE_CALL, SOFTMAX, MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
-PHI, NORMALIZER = EluPlusOne(), PlainDelta()
+_TIME_GOAL, _MEMORY_GOAL, _MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
+SEGMENTS, ONE_CALL, _SOFTMAX, _MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
+_PHI, _NORMALIZER = EluPlusOne(), PlainDelta()
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Sizes:
 
 FULL = Sizes(heads=8, dim=64, first=9, judged=14, one_call=18, square=13, segment=14, seconds=0.2)
 QUICK = Sizes(heads=2, dim=16, first=6, judged=7, one_call=8, square=7, segment=6, seconds=0.01)
-QUICK_LONGEST = 8
+_QUICK_LONGEST = 8
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class LengthResult(Measurement):
+class _LengthResult(Measurement):
     benchmark = "length"
     heads: int
     dim: int
@@ -84,32 +84,33 @@ class LengthResult(Measurement):
         ]
 
     def tables(self) -> list[str]:
-        return [point_table(self), *super().tables()]
+        return [_point_table(self), *super().tables()]
 
     def remarks(self) -> list[str]:
         return [
-            f"Each side gave the outputs and gradients of its matrix, to {worst(self.agreements):.0e} of the largest.",
+            "Before timing, each side gave the outputs and gradients of its n × n matrix to a relative "
+            f"{largest_difference(self.agreements):.0e}.",
             "SDPA is softmax attention. Exponents of time and memory are fitted to each side's four longest texts.",
-            *busy(self.processor_share),
+            *warn_if_busy(self.processor_share),
         ]
 
 
 @torch.no_grad()
-def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> LengthResult:
+def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> _LengthResult:
     """Time and memory of a causal forward pass with Type 2, up to 2^longest tokens. ``quick`` takes a few hundred."""
-    sizes, longest = (QUICK, QUICK_LONGEST) if quick else (FULL, longest)
+    sizes, longest = (QUICK, _QUICK_LONGEST) if quick else (FULL, longest)
     rounds, marks = rounds or (2 if quick else 5), stamp()
     agreements = list(check(sizes))
-    sides, start, start_busy = sides_of(sizes, longest), perf_counter(), process_time()
+    sides, start, start_busy = _sides_of(sizes, longest), perf_counter(), process_time()
     memory = {(side, n): measure_memory(side, n, run, sizes) for side, n, run in sides}
     seconds = measure_seconds(sides, rounds, sizes)
     share = (process_time() - start_busy) / (perf_counter() - start)
     points = [point_of(side, n, seconds[side, n], memory[side, n]) for side, n, _ in sides]
     lines = [line for name in (SEGMENTS, ONE_CALL) for line in judge_doublings(name, points, sizes)]
-    return LengthResult(
+    return _LengthResult(
         quick=quick,
         rounds=rounds,
-        settings=settings(),
+        settings=read_settings(),
         stamp=marks,
         lines=[*lines, *judge_million(points)],
         heads=sizes.heads,
@@ -123,14 +124,14 @@ def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -
     )
 
 
-def sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
+def _sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
     """Each side at each of its lengths."""
     encode = encoding("type2", sizes.dim, seed=0)
     ends: list[tuple[str, int, Sum]] = [
         (SEGMENTS, longest, in_segments(encode, 2**sizes.segment)),
-        (ONE_CALL, min(longest, sizes.one_call), in_one_call(encode, Causal())),
-        (SOFTMAX, min(longest, sizes.square), softmax_causal),
-        (MATRIX, min(longest, sizes.square), in_one_call(encode, Quadratic(causal=True))),
+        (ONE_CALL, min(longest, sizes.one_call), _in_one_call(encode, Causal())),
+        (_SOFTMAX, min(longest, sizes.square), softmax_causal),
+        (_MATRIX, min(longest, sizes.square), _in_one_call(encode, Quadratic(causal=True))),
     ]
     return [(side, 2**power, run) for side, last, run in ends for power in range(sizes.first, last + 1)]
 
@@ -143,15 +144,17 @@ def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
         for start in range(0, q.shape[2], segment):
             cut = slice(start, start + segment)
             piece = (q[:, :, cut], k[:, :, cut], v[:, :, cut])
-            out[:, :, cut], state = linear_attention(*piece, encode, PHI, NORMALIZER, Causal(), decay=None, state=state)
+            out[:, :, cut], state = linear_attention(
+                *piece, encode, _PHI, _NORMALIZER, Causal(), decay=None, state=state
+            )
         return out
 
     return attend
 
 
-def in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
+def _in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear_attention(q, k, v, encode, PHI, NORMALIZER, summation, decay=None)[0]
+        return linear_attention(q, k, v, encode, _PHI, _NORMALIZER, summation, decay=None)[0]
 
     return attend
 
@@ -160,14 +163,14 @@ def check(sizes: Sizes) -> Iterator[Agreement]:
     """In one call, and in segments of a few tokens, against the matrix; and SDPA against its own."""
     encode = encoding("type2", sizes.dim, seed=0)
     x = torch.stack(draw(256, sizes))
-    sides = {ONE_CALL: in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
-    matrix = in_one_call(encode, Quadratic(causal=True))
+    sides = {ONE_CALL: _in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
+    matrix = _in_one_call(encode, Quadratic(causal=True))
     with torch.enable_grad():
         for name, side in sides.items():
             both = (lambda x, side=side: side(*x.unbind(0)), lambda x: matrix(*x.unbind(0)))
-            yield check_agreement((name, MATRIX), both, x, 1e-4, "outputs")
+            yield check_agreement((name, _MATRIX), both, x, 1e-4, "outputs")
         both = (lambda x: softmax_causal(*x.unbind(0)), lambda x: softmax_written_out(*x.unbind(0), causal=True))
-        yield check_agreement((SOFTMAX, "its matrix"), both, x, 1e-4, "outputs")
+        yield check_agreement((_SOFTMAX, "its matrix"), both, x, 1e-4, "outputs")
 
 
 def draw(n: int, sizes: Sizes) -> list[Tensor]:
@@ -189,16 +192,16 @@ def measure_seconds(
 ) -> dict[tuple[str, int], list[float]]:
     """Every side at every length once a round, in an order drawn anew."""
     found: dict[tuple[str, int], list[float]] = {(side, n): [] for side, n, _ in sides}
-    with no_collections():
+    with no_garbage_collection():
         for turn in range(rounds):
             print(f"Timing, round {turn + 1} of {rounds}.", file=sys.stderr, flush=True)
             for side, n, run in random.Random(turn).sample(sides, len(sides)):
                 qkv = draw(n, sizes)
-                found[side, n].append(time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
+                found[side, n].append(_time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
     return found
 
 
-def time_for(least: float, run: Callable[[], object]) -> float:
+def _time_for(least: float, run: Callable[[], object]) -> float:
     """Seconds a call, over as many calls as take that long, after one that is not counted."""
     run()
     calls, start = 0, clock()
@@ -233,10 +236,10 @@ def judge_doublings(side: str, points: Sequence[Point], sizes: Sizes) -> Iterato
     for shorter, longer in pairwise(judged):
         at = f"2^{shorter.length.bit_length() - 1} → 2^{longer.length.bit_length() - 1}"
         time, low, high = longer.seconds / shorter.seconds, longer.low / shorter.high, longer.high / shorter.low
-        yield Line(f"time, {side}", at, TIME_GOAL, judge(time, TIME_GOAL), time, low, high, longer.seconds)
+        yield Line(f"time, {side}", at, _TIME_GOAL, judge(time, _TIME_GOAL), time, low, high, longer.seconds)
         if shorter.bytes and longer.bytes is not None:
             memory = longer.bytes / shorter.bytes
-            yield Line(f"memory, {side}", at, MEMORY_GOAL, judge(memory, MEMORY_GOAL), memory)
+            yield Line(f"memory, {side}", at, _MEMORY_GOAL, judge(memory, _MEMORY_GOAL), memory)
 
 
 def judge_million(points: Sequence[Point]) -> Iterator[Line]:
@@ -244,11 +247,11 @@ def judge_million(points: Sequence[Point]) -> Iterator[Line]:
         if point.side == SEGMENTS and point.length == 2**20 and point.bytes is not None:
             held = point.bytes / 2**30
             yield Line(
-                "GiB for a million tokens, q, k and v counted", "2^20", MILLION_GOAL, judge(held, MILLION_GOAL), held
+                "GiB for a million tokens, q, k and v counted", "2^20", _MILLION_GOAL, judge(held, _MILLION_GOAL), held
             )
 
 
-def point_table(result: LengthResult) -> str:
+def _point_table(result: _LengthResult) -> str:
     """A row a length; for each side its milliseconds and its MiB."""
     names, lengths = list(result.exponents), sorted({point.length for point in result.points})
     found = {(point.side, point.length): point for point in result.points}

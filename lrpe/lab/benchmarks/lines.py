@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.benchmarks.timing import Figure, Task, Timing, clock, interleave
+from lrpe.lab.benchmarks.timing import Ratio, Timed, Timing, clock, interleave
 
-Run = Callable[[], object]
+Call = Callable[[], object]
 Better = Literal["lower", "higher"]
 
 
@@ -51,27 +51,27 @@ def judge(figure: float, goal: float | None, better: Better = "lower") -> str:
     return "pass" if (figure <= goal if better == "lower" else figure >= goal) else "short"
 
 
-def missing(row: str, at: str, goal: float) -> Line:
+def missing_line(row: str, at: str, goal: float) -> Line:
     return Line(row, at, goal, "missing")
 
 
-def compare(row: str, at: str, goal: float | None, ours: Run, theirs: Run, rounds: int) -> Line:
+def time_beside(row: str, at: str, goal: float | None, ours: Call, theirs: Call, rounds: int) -> Line:
     """Time the two sides beside each other."""
-    timing = interleave([Task(row, ours)], theirs, rounds, calls_within(0.05, theirs))
+    timing = interleave([Timed(row, ours)], theirs, rounds, calls_within(0.05, theirs))
     return line_of(timing, row, row, at, goal)
 
 
 def line_of(timing: Timing, task: str, row: str, at: str, goal: float | None) -> Line:
     """The line of one of the tasks that were timed."""
-    return line_from(timing.figures[task], row, at, goal, timing.processor_share)
+    return line_from(timing.ratios[task], row, at, goal, timing.processor_share)
 
 
-def line_from(figure: Figure, row: str, at: str, goal: float | None, share: float = 1.0) -> Line:
+def line_from(figure: Ratio, row: str, at: str, goal: float | None, share: float = 1.0) -> Line:
     verdict = judge(figure.ratio, goal)
     return Line(row, at, goal, verdict, figure.ratio, figure.low, figure.high, figure.seconds, share)
 
 
-def gathered(lines: Iterable[Line]) -> list[Line]:
+def collect(lines: Iterable[Line]) -> list[Line]:
     """The lines, each of them told on stderr as soon as it is measured."""
     found = []
     for line in lines:
@@ -80,7 +80,7 @@ def gathered(lines: Iterable[Line]) -> list[Line]:
     return found
 
 
-def calls_within(seconds: float, run: Run) -> int:
+def calls_within(seconds: float, run: Call) -> int:
     """How many calls of ``run`` fit into that time: 1 or more, and 100 at the most."""
     run()
     start = clock()
@@ -88,7 +88,7 @@ def calls_within(seconds: float, run: Run) -> int:
     return max(1, min(100, int(seconds / (clock() - start))))
 
 
-def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learned: Sequence[Tensor] = ()) -> Run:
+def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learned: Sequence[Tensor] = ()) -> Call:
     """The output, and the gradients of the inputs and of what is learned, for a fixed gradient of the output."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     g = torch.randn_like(compute(*leaves).detach(), memory_format=torch.contiguous_format)

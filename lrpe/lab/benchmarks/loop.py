@@ -11,8 +11,8 @@ import torch
 
 from lrpe.lab.benchmarks.lines import Line, judge, line_from
 from lrpe.lab.benchmarks.measurement import Measurement
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import busy, clock, no_collections, summarise
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, summarise, warn_if_busy
 from lrpe.lab.data.text.corpora import load_library
 from lrpe.lab.stamp import stamp
 from lrpe.lab.tasks.language_modelling import LanguageModelling
@@ -22,12 +22,12 @@ from lrpe.lab.training.record import Record
 from lrpe.lab.training.settings import Training
 from lrpe.models.configuration import LrpeConfig
 
-GOAL, RESUMING_GOAL = 0.03, 10.0
+_GOAL, _RESUMING_GOAL = 0.03, 10.0
 WARM = 5  # updates that are not counted
 
 
 @dataclass(frozen=True)
-class Sizes:
+class _Sizes:
     layers: int
     width: int
     heads: int
@@ -38,14 +38,14 @@ class Sizes:
         return f"{self.layers} × {self.width}, {self.batch} × {self.length} bytes"
 
 
-FULL = Sizes(layers=3, width=128, heads=4, batch=8, length=256)  # the language model of lrpe table lm --scale small
-QUICK = Sizes(layers=1, width=16, heads=2, batch=2, length=16)
+_FULL = _Sizes(layers=3, width=128, heads=4, batch=8, length=256)  # the language model of lrpe table lm --scale small
+QUICK = _Sizes(layers=1, width=16, heads=2, batch=2, length=16)
 
 
 @dataclass(frozen=True)
-class LoopResult(Measurement):
+class _LoopResult(Measurement):
     benchmark = "loop"
-    sizes: Sizes
+    sizes: _Sizes
 
     def title(self) -> list[str]:
         return [
@@ -60,25 +60,25 @@ class LoopResult(Measurement):
             "The loop's own: reading and batching the text, clipping, metrics.jsonl, TensorBoard, and looking for what "
             "went wrong.",
             "Resuming is from the command's first look at the folder to the first batch, the checkpoint verified.",
-            *busy(min(line.processor_share for line in self.lines)),
+            *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
-def measure(quick: bool = False, rounds: int | None = None) -> LoopResult:
+def measure(quick: bool = False, rounds: int | None = None) -> _LoopResult:
     """Train for so many updates with a watch on the model's part of each; then take the run up again."""
-    rounds, sizes = rounds or (3 if quick else 100), QUICK if quick else FULL
+    rounds, sizes = rounds or (3 if quick else 100), QUICK if quick else _FULL
     marks = stamp("transformers")
     with tempfile.TemporaryDirectory() as folder:
         pairs, share = time_updates(build(sizes, rounds + WARM, Path(folder)))
-        seconds = time_resuming(sizes, rounds + WARM, Path(folder))
+        seconds = _time_resuming(sizes, rounds + WARM, Path(folder))
     lines = [
-        line_from(summarise(pairs), "the loop ÷ forward, backward, step", str(sizes), GOAL, share),
-        Line("resuming, in seconds", str(sizes), RESUMING_GOAL, judge(seconds, RESUMING_GOAL), seconds),
+        line_from(summarise(pairs), "the loop ÷ forward, backward, step", str(sizes), _GOAL, share),
+        Line("resuming, in seconds", str(sizes), _RESUMING_GOAL, judge(seconds, _RESUMING_GOAL), seconds),
     ]
-    return LoopResult(quick, rounds, settings(), marks, lines, sizes)
+    return _LoopResult(quick, rounds, read_settings(), marks, lines, sizes)
 
 
-def build(sizes: Sizes, updates: int, folder: Path) -> Loop:
+def build(sizes: _Sizes, updates: int, folder: Path) -> Loop:
     task = LanguageModelling(load_library(tokenizer="bytes", length=sizes.length))
     torch.manual_seed(0)
     config = LrpeConfig(
@@ -95,7 +95,7 @@ def build(sizes: Sizes, updates: int, folder: Path) -> Loop:
     return Loop(task, task.model_class(config), training, record, "loop")
 
 
-class Watch:
+class _Watch:
     """The seconds that some functions took, in all."""
 
     def __init__(self):
@@ -113,7 +113,7 @@ class Watch:
 
 def time_updates(loop: Loop) -> tuple[list[tuple[float, float]], float]:
     """Of each update the loop's own time ÷ the model's, and in seconds; and the share of the processor that it had."""
-    model, marks = Watch(), []
+    model, marks = _Watch(), []
     loop.compute_loss, loop.backward = model.on(loop.compute_loss), model.on(loop.backward)
     loop.optimizer.step = model.on(loop.optimizer.step)
     learn = loop.learn
@@ -123,7 +123,7 @@ def time_updates(loop: Loop) -> tuple[list[tuple[float, float]], float]:
         return learn(steps)
 
     loop.learn = marked
-    with no_collections():
+    with no_garbage_collection():
         loop.run()
     turns = zip(marks[WARM:-1], marks[WARM + 1 :], strict=True)
     spent = [(b[0] - a[0], b[1] - a[1]) for a, b in turns]
@@ -131,7 +131,7 @@ def time_updates(loop: Loop) -> tuple[list[tuple[float, float]], float]:
     return pairs, (marks[-1][0] - marks[WARM][0]) / (marks[-1][2] - marks[WARM][2])
 
 
-def time_resuming(sizes: Sizes, updates: int, folder: Path) -> float:
+def _time_resuming(sizes: _Sizes, updates: int, folder: Path) -> float:
     start = perf_counter()
     loop = build(sizes, updates, folder)
     loop.resume()

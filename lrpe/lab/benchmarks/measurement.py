@@ -48,7 +48,7 @@ def read_result(path: Path) -> dict[str, Any]:
     return result
 
 
-TINY = "Quick: the sizes are tiny, so these figures say that it runs and nothing about speed."
+_TINY = "Quick: the sizes are tiny, so these figures say that it runs and nothing about speed."
 
 
 @dataclass(frozen=True)
@@ -77,5 +77,10 @@ class Measurement(ABC):
         return {"benchmark": self.benchmark, **asdict(self)}
 
     def __str__(self) -> str:
-        about = [*self.title(), describe(self.stamp), describe_settings(self.settings), *([TINY] if self.quick else [])]
+        about = [
+            *self.title(),
+            describe(self.stamp),
+            describe_settings(self.settings),
+            *([_TINY] if self.quick else []),
+        ]
         return "\n\n".join(filter(None, ["\n".join(about), *self.tables(), "\n".join(self.remarks())]))

@@ -35,22 +35,22 @@ def peak_resident(run: Callable[[], object]) -> int | None:
     """
     if sys.platform != "linux":
         return None
-    give_back()
-    before = status("VmRSS")
+    _give_back()
+    before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
     run()
-    peak = status("VmHWM") - before
-    give_back()
+    peak = _status("VmHWM") - before
+    _give_back()
     return peak
 
 
-def give_back() -> None:
+def _give_back() -> None:
     """Return what is free to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def status(field: str) -> int:
+def _status(field: str) -> int:
     """A field of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):

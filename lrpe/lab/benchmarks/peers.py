@@ -29,7 +29,7 @@ def causal_peers() -> list[SumPeer]:
     return [
         SumPeer("fla's torch form", "fla-core", fla_chunk_form()),
         SumPeer("textbook chunk form (as in fla's torch form)", None, textbook_chunk_form),
-        SumPeer("fast-transformers' C++", "pytorch-fast-transformers", fast_transformers_product()),
+        SumPeer("fast-transformers' C++", "pytorch-fast-transformers", _fast_transformers_product()),
     ]
 
 
@@ -67,7 +67,7 @@ def fla_chunk_form() -> Sum | None:
     return form
 
 
-def fast_transformers_product() -> Sum | None:
+def _fast_transformers_product() -> Sum | None:
     try:
         from fast_transformers.causal_product import causal_dot_product  # type: ignore[import-not-found]
     except ImportError:
@@ -92,7 +92,7 @@ def softmax_written_out(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor
     return scores.softmax(-1) @ v
 
 
-EXACT = 1e-5
+_EXACT = 1e-5
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,16 @@ class Peer:
 
 def rotary_peers(n: int, dim: int) -> list[Peer]:
     """Every peer for n positions and dim features, with its tables ready unless its name says otherwise."""
-    rounded = EXACT + n * 2.0**-22  # an angle of n radians, kept in float32, is off by up to n·2⁻²⁴
+    rounded = _EXACT + n * 2.0**-22  # an angle of n radians, kept in float32, is off by up to n·2⁻²⁴
     return [
-        Peer("paper's listing", "features", EXACT, listing_with_table(n, dim)),
+        Peer("paper's listing", "features", _EXACT, listing_with_table(n, dim)),
         Peer("paper's listing, angles in the call", "features", rounded, listing),
-        Peer("transformers", "scores", EXACT, transformers_rotation(n, dim)),
-        Peer("rotary-embedding-torch", "features", rounded, rotary_embedding_torch_rotation(n, dim)),
+        Peer("transformers", "scores", _EXACT, _transformers_rotation(n, dim)),
+        Peer("rotary-embedding-torch", "features", rounded, _rotary_embedding_torch_rotation(n, dim)),
     ]
 
 
-def exact_angles(n: int, dim: int) -> Tensor:
+def _exact_angles(n: int, dim: int) -> Tensor:
     """s·α in float64: (n, dim/2)."""
     return sequence(n)[:, None] * geometric(dim // 2, dim).double()
 
@@ -130,35 +130,35 @@ def listing(x: Tensor) -> Tensor:
     alpha = (10000 ** (-2 / dim * torch.arange(dim // 2))).to(x)
     alpha = torch.stack([alpha, alpha], -1).reshape(dim)
     angle = alpha * torch.arange(n).reshape(-1, 1).to(x)
-    return turn_pairs(x, torch.cos(angle), torch.sin(angle))
+    return _turn_pairs(x, torch.cos(angle), torch.sin(angle))
 
 
 def listing_with_table(n: int, dim: int) -> Callable[[Tensor], Tensor]:
-    angle = exact_angles(n, dim).repeat_interleave(2, -1)
+    angle = _exact_angles(n, dim).repeat_interleave(2, -1)
     cos, sin = angle.cos().float(), angle.sin().float()
-    return lambda x: turn_pairs(x, cos, sin)
+    return lambda x: _turn_pairs(x, cos, sin)
 
 
-def turn_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _turn_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     swapped = torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).reshape_as(x)
     return x * cos + swapped * sin
 
 
-def transformers_rotation(n: int, dim: int) -> Callable[[Tensor], Tensor] | None:
+def _transformers_rotation(n: int, dim: int) -> Callable[[Tensor], Tensor] | None:
     """Llama's, which turns x[k] with x[dim/2 + k]. It rotates queries and keys; the keys here have no heads."""
     try:
         from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
     except ImportError:
         return None
-    angle = exact_angles(n, dim).repeat(1, 2)[None]  # (1, n, dim)
+    angle = _exact_angles(n, dim).repeat(1, 2)[None]  # (1, n, dim)
     cos, sin = angle.cos().float(), angle.sin().float()
     return lambda x: apply_rotary_pos_emb(x, x[:, :0], cos, sin)[0]
 
 
-def rotary_embedding_torch_rotation(n: int, dim: int) -> Callable[[Tensor], Tensor] | None:
+def _rotary_embedding_torch_rotation(n: int, dim: int) -> Callable[[Tensor], Tensor] | None:
     try:
         from rotary_embedding_torch import apply_rotary_emb
     except ImportError:
         return None
-    angle = exact_angles(n, dim).repeat_interleave(2, -1).float()
+    angle = _exact_angles(n, dim).repeat_interleave(2, -1).float()
     return lambda x: apply_rotary_emb(angle, x)

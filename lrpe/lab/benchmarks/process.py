@@ -10,7 +10,7 @@ import torch
 
 from lrpe.errors import LrpeError, require
 
-QUIET = {"KINETO_LOG_LEVEL": "99"}  # the profiler that counts memory has nothing to say that a user wants to read
+_QUIET = {"KINETO_LOG_LEVEL": "99"}  # the profiler that counts memory has nothing to say that a user wants to read
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -32,7 +32,7 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
     request = json.dumps({"benchmark": benchmark, "threads": threads, "options": options})
     child = subprocess.run(
         [sys.executable, "-m", "lrpe.lab.benchmarks", request],
-        env=os.environ | environment(threads) | QUIET,
+        env=os.environ | environment(threads) | _QUIET,
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
@@ -55,7 +55,7 @@ def pin(threads: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
 
 
-def settings() -> dict[str, Any]:
+def read_settings() -> dict[str, Any]:
     """What is in fact set in this process."""
     names = environment(1)
     return {

@@ -12,11 +12,11 @@ import torch
 
 from lrpe.errors import require
 
-ALONE = 0.95  # a process with less of its processor than this was disturbed
+_ALONE = 0.95  # a process with less of its processor than this was disturbed
 
 
 @dataclass(frozen=True)
-class Task:
+class Timed:
     """Something to time. Its figure is in units of ``units`` runs of the unit that it is timed beside."""
 
     name: str
@@ -25,7 +25,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Ratio:
     """The median over the rounds of time ÷ unit, its quartiles, and the median of the time itself."""
 
     ratio: float
@@ -36,21 +36,21 @@ class Figure:
     def __str__(self) -> str:
         return f"{self.ratio:.2f} ({self.low:.2f}–{self.high:.2f})"
 
-    def inverse(self) -> "Figure":
+    def inverse(self) -> "Ratio":
         """Unit ÷ time: a speed, of which more is better."""
-        return Figure(1 / self.ratio, 1 / self.high, 1 / self.low, self.seconds)
+        return Ratio(1 / self.ratio, 1 / self.high, 1 / self.low, self.seconds)
 
 
 @dataclass(frozen=True)
 class Timing:
     """A figure for each task, and the share of its processor that the process had: below 1 if others wanted it too."""
 
-    figures: dict[str, Figure]
+    ratios: dict[str, Ratio]
     processor_share: float
 
 
 def interleave(
-    tasks: Sequence[Task], unit: Callable[[], object], rounds: int, calls: int = 3, before: int = 1
+    tasks: Sequence[Timed], unit: Callable[[], object], rounds: int, calls: int = 3, before: int = 1
 ) -> Timing:
     """Time every task once a round, in an order drawn anew, with the unit right before it.
 
@@ -61,25 +61,25 @@ def interleave(
     require(len(set(names)) == len(names), f"Each task has a name of its own; got {names}.")
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     start, start_busy = perf_counter(), process_time()
-    with no_collections():
+    with no_garbage_collection():
         for turn in range(-1, rounds):  # round -1 warms everything up and counts for nothing
             for task in random.Random(turn).sample(tasks, len(tasks)):
-                unit_seconds, seconds = (time_calls(run, calls, before) for run in (unit, task.run))
+                unit_seconds, seconds = (_time_calls(run, calls, before) for run in (unit, task.run))
                 if turn >= 0:
                     samples[task.name].append((seconds / (task.units * unit_seconds), seconds))
     share = (process_time() - start_busy) / (perf_counter() - start)
     return Timing({name: summarise(pairs) for name, pairs in samples.items()}, share)
 
 
-def busy(processor_share: float) -> list[str]:
+def warn_if_busy(processor_share: float) -> list[str]:
     """A sentence if the machine was busy, and nothing if it was not."""
-    if processor_share >= ALONE:
+    if processor_share >= _ALONE:
         return []
     share = f"{processor_share:.0%}"
     return [f"The machine was busy: this process had {share} of its processor, so the figures are rough."]
 
 
-def time_calls(run: Callable[[], object], calls: int, before: int) -> float:
+def _time_calls(run: Callable[[], object], calls: int, before: int) -> float:
     """Seconds a call, after some that are not counted: what ran before has filled the caches with its own."""
     for _ in range(before):
         run()
@@ -94,9 +94,9 @@ def clock() -> float:
     return process_time() if torch.get_num_threads() == 1 else perf_counter()
 
 
-def summarise(pairs: Sequence[tuple[float, float]]) -> Figure:
+def summarise(pairs: Sequence[tuple[float, float]]) -> Ratio:
     low, middle, high = quartiles([ratio for ratio, _ in pairs])
-    return Figure(middle, low, high, median(seconds for _, seconds in pairs))
+    return Ratio(middle, low, high, median(seconds for _, seconds in pairs))
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -106,7 +106,7 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
 
 
 @contextmanager
-def no_collections() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Python's garbage collector stays out of the timings."""
     was_on = gc.isenabled()
     gc.collect()

@@ -12,26 +12,26 @@ from torch import Tensor
 from lrpe.attention.summation import Quadratic
 from lrpe.errors import unknown_name
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, worst
-from lrpe.lab.benchmarks.lines import Line, Run, goal_of, judge
+from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
+from lrpe.lab.benchmarks.lines import Call, Line, goal_of, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_allocated
-from lrpe.lab.benchmarks.process import settings
-from lrpe.lab.benchmarks.timing import Figure, Task, busy, interleave
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.timing import Ratio, Timed, interleave, warn_if_busy
 from lrpe.lab.experiments.methods import find_method, row
 from lrpe.lab.experiments.paper import SPEED
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.optimization import Optimization
 
 GOALS = {"type1": 0.93, "type2": 0.97, "type3": 0.97}
-ROUNDS, QUICK_ROUNDS = 10, 2
-TOLERANCE = 1e-3  # of float32 logits after all layers, relative to the largest
+_ROUNDS, _QUICK_ROUNDS = 10, 2
+_TOLERANCE = 1e-3  # of float32 logits after all layers, relative to the largest
 PLAN = Optimization(rate=1e-4, optimizer="adam", betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
 SEEN = -100  # the label of a token that is not to be told
 
 
 @dataclass(frozen=True)
-class Sizes:
+class _Sizes:
     """RoBERTa with the same part of its layers and of its vocabulary, so that each weighs as much as in the whole."""
 
     layers: int
@@ -62,8 +62,8 @@ class Sizes:
         return f"RoBERTa with {model}, on {self.batch} × {self.length} tokens a step"
 
 
-FULL = Sizes(layers=3, width=768, heads=12, vocabulary=12_566, length=512, batch=1)
-QUICK = Sizes(layers=2, width=32, heads=2, vocabulary=64, length=32, batch=2)
+_FULL = _Sizes(layers=3, width=768, heads=12, vocabulary=12_566, length=512, batch=1)
+QUICK = _Sizes(layers=2, width=32, heads=2, vocabulary=64, length=32, batch=2)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Row:
 
     method: str
     title: str
-    speed: Figure
+    speed: Ratio
     paper: float
     bytes: int
     memory: float
@@ -87,7 +87,7 @@ class Row:
 @dataclass(frozen=True)
 class TrainResult(Measurement):
     benchmark = "train"
-    sizes: Sizes
+    sizes: _Sizes
     rows: list[Row]
     agreements: list[Agreement]
 
@@ -111,12 +111,12 @@ class TrainResult(Measurement):
     def remarks(self) -> list[str]:
         return [
             "Before they were timed, all models gave the logits and gradients of attention by its matrix, to "
-            f"{worst(self.agreements):.0e} of the largest.",
+            f"{largest_difference(self.agreements):.0e} of the largest.",
             "Base beside itself, in the first row, says how far apart two measurements of the same come out.",
             "Memory is the most that a step holds beyond the weights and Adam's averages of them.",
             "The paper's are of RoBERTa-base on GPUs. Here it has a quarter of its layers and of its vocabulary, so",
             "that each weighs as much as in the whole; dropout, which all rows pay alike, is left out.",
-            *busy(min(line.processor_share for line in self.lines)),
+            *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
@@ -131,32 +131,32 @@ def find_rows(names: Sequence[str]) -> list[str]:
 def describe_plan(quick: bool, rows: Sequence[str]) -> str:
     """What ``measure`` would do, in sentences."""
     titles = ", ".join(find_method(name).title for name in find_rows(rows))
-    sizes, rounds = (QUICK if quick else FULL), (QUICK_ROUNDS if quick else ROUNDS)
+    sizes, rounds = (QUICK if quick else _FULL), (_QUICK_ROUNDS if quick else _ROUNDS)
     return f"Training steps of {titles}, each beside Base's in {rounds} rounds on one thread.\n{sizes.describe()}."
 
 
 def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] = ()) -> TrainResult:
     """Check every row's model against its matrix, then time their steps beside Base's. ``quick`` is tiny."""
-    rounds, sizes = rounds or (QUICK_ROUNDS if quick else ROUNDS), QUICK if quick else FULL
+    rounds, sizes = rounds or (_QUICK_ROUNDS if quick else _ROUNDS), QUICK if quick else _FULL
     marks, batch, names = stamp("transformers"), draw(sizes), find_rows(rows)
     models = {name: build(name, sizes) for name in names}
     agreements = [check(name, model, batch) for name, model in models.items()]
     steps = {name: training_step(model, batch) for name, model in models.items()}
-    held = {name: measure_memory(name, step) for name, step in steps.items()}
+    held = {name: _measure_memory(name, step) for name, step in steps.items()}
     print(f"Timing {rounds} rounds.", file=sys.stderr, flush=True)
     # A step is so long that it fills the caches anew: calls that are not counted would be wasted.
-    timing = interleave([Task(name, step) for name, step in steps.items()], steps["base"], rounds, calls=1, before=0)
-    found = [row_of(name, timing.figures[name], held) for name in names]
+    timing = interleave([Timed(name, step) for name, step in steps.items()], steps["base"], rounds, calls=1, before=0)
+    found = [row_of(name, timing.ratios[name], held) for name in names]
     lines = [line for each in found for line in each.lines(str(sizes), timing.processor_share)]
-    return TrainResult(quick, rounds, settings(), marks, lines, sizes, found, agreements)
+    return TrainResult(quick, rounds, read_settings(), marks, lines, sizes, found, agreements)
 
 
-def row_of(name: str, time: Figure, held: dict[str, int]) -> Row:
+def row_of(name: str, time: Ratio, held: dict[str, int]) -> Row:
     (paper,) = SPEED[name]
     return Row(name, find_method(name).title, time.inverse(), paper, held[name], held[name] / held["base"])
 
 
-def build(name: str, sizes: Sizes):
+def build(name: str, sizes: _Sizes):
     """The row's model in the fair setting."""
     from lrpe.models import LrpeConfig, LrpeForMaskedLM
     from lrpe.models.architectures import ROBERTA_BASE
@@ -166,7 +166,7 @@ def build(name: str, sizes: Sizes):
     return LrpeForMaskedLM(LrpeConfig(**fields | row(name, "fair", fields)))
 
 
-def draw(sizes: Sizes) -> dict[str, Tensor]:
+def draw(sizes: _Sizes) -> dict[str, Tensor]:
     """Random tokens, none of them special, and 15 % of them hidden."""
     generator = torch.Generator().manual_seed(0)
     shape, mask = (sizes.batch, sizes.length), sizes.vocabulary - 1
@@ -179,8 +179,8 @@ def check(name: str, model: Any, batch: dict[str, Tensor]) -> Agreement:
     """The logits of one text and their gradient at its embeddings, with the fast sum and with the matrix."""
     print(f"Checking {name}.", file=sys.stderr, flush=True)
     x = model.get_input_embeddings()(batch["input_ids"][:1]).detach()
-    sides = (logits_of(model), logits_of(specified(model)))
-    return check_agreement((find_method(name).title, "its matrix"), sides, x, TOLERANCE, "logits")
+    sides = (_logits_of(model), _logits_of(specified(model)))
+    return check_agreement((find_method(name).title, "its matrix"), sides, x, _TOLERANCE, "logits")
 
 
 def specified(model: Any):
@@ -191,13 +191,13 @@ def specified(model: Any):
     return by_matrix
 
 
-def logits_of(model: Any):
+def _logits_of(model: Any):
     """In evaluation: SPE draws its noise anew in training."""
     model.eval()
     return lambda x: model(inputs_embeds=x).logits
 
 
-def training_step(model: Any, batch: dict[str, Tensor]) -> Run:
+def training_step(model: Any, batch: dict[str, Tensor]) -> Call:
     model.train()
     optimizer = PLAN.build(model)
 
@@ -209,6 +209,6 @@ def training_step(model: Any, batch: dict[str, Tensor]) -> Run:
     return step
 
 
-def measure_memory(name: str, step: Run) -> int:
+def _measure_memory(name: str, step: Call) -> int:
     print(f"Memory of {name}.", file=sys.stderr, flush=True)
     return peak_allocated(step)

@@ -12,10 +12,10 @@ from lrpe.lab.report.page import figure, scrolled, write_page
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
 
 KINDS = (".png", ".svg", ".html")
-PASS, SHORT = "#0072B2", "#D55E00"  # apart for every kind of eye; the shapes differ as well
-SIDES = ["#0072B2", "#56B4E9", "#D55E00", "#CC79A7"]
+_PASS, _SHORT = "#0072B2", "#D55E00"  # apart for every kind of eye; the shapes differ as well
+_SIDES = ["#0072B2", "#56B4E9", "#D55E00", "#CC79A7"]
 
-Result = dict[str, Any]
+_Result = dict[str, Any]
 
 
 def prepare_plot(path: Path) -> None:
@@ -24,18 +24,18 @@ def prepare_plot(path: Path) -> None:
     require_extras("A plot", "report")
 
 
-def save_plot(path: Path, result: Result) -> None:
+def save_plot(path: Path, result: _Result) -> None:
     """Draw the result of a benchmark; an HTML page holds all that it needs."""
-    title, spec = _TITLES[result["benchmark"]], CHARTS[result["benchmark"]](result)
+    title, spec = _TITLES[result["benchmark"]], _CHARTS[result["benchmark"]](result)
     if path.suffix == ".html":
-        drawn = (scrolled if CHARTS[result["benchmark"]] is goal_chart else figure)(spec, title)  # names need room
+        drawn = (scrolled if _CHARTS[result["benchmark"]] is _goal_chart else figure)(spec, title)  # names need room
         write_page(path, title, [section("The measurement", [drawn, bullets(_about(result))])])
         return
     titled = spec | {"title": {"text": title, "subtitle": _about(result)}}
     write_atomically(path, as_png(titled) if path.suffix == ".png" else as_svg(titled) or "")
 
 
-def goal_chart(result: Result) -> Spec:
+def _goal_chart(result: _Result) -> Spec:
     """Draw a mark per goal, at its distance from it: what is left of 1 meets it."""
     rows = [mark_of(line) for line in result["lines"] if line["goal"] is not None]
     x = _distance([row for row in rows if row["verdict"] != "missing"])
@@ -62,7 +62,7 @@ def _distance(measured: list[dict[str, Any]]) -> Spec:
 def _goal_marks(x: Spec) -> Iterator[Spec]:
     """Yield the quartiles and the median of what was measured."""
     verdict = {"field": "verdict", "type": "nominal", "title": None, "legend": {"orient": "top", "symbolOpacity": 1}}
-    colour = verdict | {"scale": {"domain": ["pass", "short"], "range": [PASS, SHORT]}}
+    colour = verdict | {"scale": {"domain": ["pass", "short"], "range": [_PASS, _SHORT]}}
     shape = verdict | {"scale": {"domain": ["pass", "short"], "range": ["circle", "triangle-up"]}}
     known = {"transform": [{"filter": "datum.verdict != 'missing'"}]}
     yield known | {
@@ -87,7 +87,7 @@ def mark_of(line: dict[str, Any]) -> dict[str, Any]:
     return named | {"relative": over(line["figure"]), "low": ends[0], "high": ends[1]}
 
 
-def length_chart(result: Result) -> Spec:
+def _length_chart(result: _Result) -> Spec:
     """Draw time and memory against length, all axes logarithmic: a straight line's slope is the exponent."""
     panels = []
     for field, unit, title in (("seconds", "s", "time"), ("bytes", "B", "memory above the baseline")):
@@ -100,14 +100,14 @@ def length_chart(result: Result) -> Spec:
     return {"hconcat": panels, "spacing": 40}
 
 
-def _panel(result: Result, points: list[dict[str, Any]], y: Spec) -> Spec:
+def _panel(result: _Result, points: list[dict[str, Any]], y: Spec) -> Spec:
     sides, lengths = list(result["exponents"]), sorted({point["length"] for point in result["points"]})
     names = ", ".join(f"'{length}': '2{superscript(length.bit_length() - 1)}'" for length in lengths)
     x = {"field": "length", "type": "quantitative", "title": "tokens"}
     x |= {"scale": {"type": "log", "base": 2, "nice": False, "padding": 8}}
     x |= {"axis": {"values": lengths, "labelExpr": f"({{{names}}})[datum.value]", "grid": False}}
     side = {"field": "side", "type": "nominal", "title": None, "legend": {"orient": "top", "columns": 2}}
-    colour = side | {"scale": {"domain": sides, "range": SIDES}}
+    colour = side | {"scale": {"domain": sides, "range": _SIDES}}
     return {
         "width": 340,
         "height": 300,
@@ -123,11 +123,11 @@ def _panel(result: Result, points: list[dict[str, Any]], y: Spec) -> Spec:
     }
 
 
-def speed_chart(result: Result) -> Spec:
+def speed_chart(result: _Result) -> Spec:
     """Draw our steps ÷ Base's with their quartiles, the paper's, and the goals."""
     kinds = ["ours", "paper", "goal"]
     kind = {"field": "kind", "type": "nominal", "title": None, "legend": {"orient": "top"}}
-    colour = kind | {"scale": {"domain": kinds, "range": [PASS, "#999999", SHORT]}}
+    colour = kind | {"scale": {"domain": kinds, "range": [_PASS, "#999999", _SHORT]}}
     shape = kind | {"scale": {"domain": kinds, "range": ["circle", "diamond", "stroke"]}}
     x = {"type": "quantitative", "title": "training steps ÷ Base's: more is better", "axis": {"format": ".2f"}}
     x |= {"scale": {"zero": False, "nice": False, "padding": 20}}
@@ -140,7 +140,7 @@ def speed_chart(result: Result) -> Spec:
         "layer": [
             {
                 "transform": [{"filter": "datum.kind == 'ours'"}],
-                "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4, "color": PASS},
+                "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.4, "color": _PASS},
                 "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}},
             },
             {
@@ -151,7 +151,7 @@ def speed_chart(result: Result) -> Spec:
     }
 
 
-def speed_marks(result: Result) -> list[dict[str, Any]]:
+def speed_marks(result: _Result) -> list[dict[str, Any]]:
     """Return three marks per row: ours, the paper's, and the goal if there is one."""
     goals = [line["goal"] for line in result["lines"] if line["better"] == "higher"]
     marks = []
@@ -163,29 +163,29 @@ def speed_marks(result: Result) -> list[dict[str, Any]]:
     return marks
 
 
-def slopes(exponents: dict[str, float]) -> str:
+def _slopes(exponents: dict[str, float]) -> str:
     return ", ".join(f"{side} n^{exponent:.2f}" for side, exponent in exponents.items()) or "unknown"
 
 
-def _about(result: Result) -> list[str]:
+def _about(result: _Result) -> list[str]:
     """What a figure must carry to be compared: fitted exponents if there are any, machine, threads and date."""
     mark, threads = result["stamp"], result["settings"]["threads"]
     fitted = (("time", "exponents"), ("memory", "memory_exponents")) if "exponents" in result else ()
-    lines = [f"{what}: {slopes(result[key])}" for what, key in fitted]
+    lines = [f"{what}: {_slopes(result[key])}" for what, key in fitted]
     lines.append(f"{mark['machine']}; {threads} thread{'s' if threads > 1 else ''}; {mark['date']}")
     return [*lines, "quick: tiny shapes, which say nothing about speed"] if result["quick"] else lines
 
 
-CHARTS: dict[str, Callable[[Result], Spec]] = {
-    "attention": goal_chart,
-    "block": goal_chart,
-    "decode": goal_chart,
-    "encoding": goal_chart,
-    "length": length_chart,
-    "loop": goal_chart,
+_CHARTS: dict[str, Callable[[_Result], Spec]] = {
+    "attention": _goal_chart,
+    "block": _goal_chart,
+    "decode": _goal_chart,
+    "encoding": _goal_chart,
+    "length": _length_chart,
+    "loop": _goal_chart,
     "train": speed_chart,
 }
-_TITLES = {name: f"{name.capitalize()}: each figure beside its goal" for name in CHARTS} | {
+_TITLES = {name: f"{name.capitalize()}: each figure beside its goal" for name in _CHARTS} | {
     "length": "A causal forward pass as the text grows",
     "train": "Training steps relative to Base's",
 }

@@ -34,12 +34,12 @@ def curves_spec(curves: dict[str, list[Points]], titles: dict[str, str], figure:
 
 def _updates(values: list[dict[str, Any]]) -> Spec:
     updates = [value["update"] for value in values]
-    axis = {"values": whole_ticks(min(updates), max(updates)), "format": "~s", "grid": False}
+    axis = {"values": _whole_ticks(min(updates), max(updates)), "format": "~s", "grid": False}
     scale = {"zero": False, "nice": False}
     return {"field": "update", "type": "quantitative", "title": "updates", "axis": axis, "scale": scale}
 
 
-def whole_ticks(least: int, most: int) -> list[int]:
+def _whole_ticks(least: int, most: int) -> list[int]:
     """Return at most eight whole numbers between two, at a step of 1, 2 or 5 times a power of ten.
 
     >>> whole_ticks(1, 3), whole_ticks(66, 400)

@@ -12,13 +12,14 @@ from pathlib import Path
 from lrpe.atomic import write_atomically
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.report.html import element
-from lrpe.lab.report.table import Column, Place, laid_out
+from lrpe.lab.report.table import Column, Rank, lay_out
+from lrpe.atomic import write_atomically
 
-Titles = dict[str, str]  # of rows, by name
+_Titles = dict[str, str]  # of rows, by name
 
 
 @dataclass(frozen=True)
-class Style:
+class _Style:
     """How a format writes cells.
 
     Attributes:
@@ -33,36 +34,36 @@ class Style:
     other: str = "{}"
     write: Callable[[str], str] = str
 
-    def mark(self, cell: str, place: Place | None) -> str:
-        template = {"best": self.best, "second": self.second, None: self.other}[place]
+    def mark(self, cell: str, rank: Rank | None) -> str:
+        template = {"best": self.best, "second": self.second, None: self.other}[rank]
         return template.format(self.write(cell))
 
-    def legend(self, rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-        """Return what the marks that are used mean, and which rows have no place; nothing if no figure is marked."""
-        used = {column.place(row, ranked) for column in columns for row in rows}
-        known: dict[Place, str] = {"best": self.best.format("best"), "second": self.second.format("second best")}
-        meaning = ", ".join(words for place, words in known.items() if place in used)
+    def legend(self, rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+        """Return what the marks that are used mean, and which rows have no rank; nothing if no figure is marked."""
+        used = {column.rank(row, ranked) for column in columns for row in rows}
+        known: dict[Rank, str] = {"best": self.best.format("best"), "second": self.second.format("second best")}
+        meaning = ", ".join(words for rank, words in known.items() if rank in used)
         unranked = "; ".join(self.write(title) for row, title in rows.items() if row not in ranked)
         return f"{meaning} (not ranked: {unranked})" if meaning and unranked else meaning
 
 
-def as_text(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+def as_text(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
     """Aligned columns; the best has a star and the second a dot, which every terminal and file can show."""
-    header, lines = laid_out(rows, columns, ranked, _TEXT.mark)
+    header, lines = lay_out(rows, columns, ranked, _TEXT.mark)
     return _with_legend(in_columns(header, lines, left=1), "\n", _TEXT.legend(rows, columns, ranked))
 
 
-def as_markdown(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-    header, lines = laid_out(rows, columns, ranked, _MARKDOWN.mark)
+def as_markdown(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+    header, lines = lay_out(rows, columns, ranked, _MARKDOWN.mark)
     rule = ["---", *["---:"] * (len(header) - 1)]
     titled = [list(map(_in_markdown, header)), rule, *([_in_markdown(title), *line] for title, *line in lines)]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in titled)
     return _with_legend(table, "\n", _MARKDOWN.legend(rows, columns, ranked))
 
 
-def as_latex(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+def as_latex(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
     """A tabular for booktabs."""
-    header, lines = laid_out(rows, columns, ranked, _LATEX.mark)
+    header, lines = lay_out(rows, columns, ranked, _LATEX.mark)
     body = [" & ".join([_in_latex(title), *line]) for title, *line in lines]
     table = [
         rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
@@ -76,8 +77,8 @@ def as_latex(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> 
     return _with_legend("\n".join(table), "\\par\\smallskip\n", _LATEX.legend(rows, columns, ranked))
 
 
-def as_html(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-    header, lines = laid_out(rows, columns, ranked, _HTML.mark)
+def as_html(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+    header, lines = lay_out(rows, columns, ranked, _HTML.mark)
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in ("method", *header[1:]))
     body = "\n".join(
         f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cell}</td>" for cell in line)}</tr>'
@@ -89,7 +90,7 @@ def as_html(rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> s
     return box + (f'\n<p class="legend">{legend}</p>' if legend else "")
 
 
-def write_formats(file: Path, rows: Titles, columns: Sequence[Column], ranked: Sequence[str]) -> None:
+def write_formats(file: Path, rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> None:
     """Write the table as text, Markdown and LaTeX: ``file`` with the ending of each; HTML is a part of a page."""
     for ending, write in {".txt": as_text, ".md": as_markdown, ".tex": as_latex}.items():
         write_atomically(file.with_suffix(ending), write(rows, columns, ranked) + "\n")
@@ -113,7 +114,7 @@ _LATEX_MARKUP = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "
 _LATEX_MARKUP |= {"<": r"\textless{}", ">": r"\textgreater{}", "\\": r"\textbackslash{}"}
 _LATEX_MARKUP |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {c: f"\\{c}" for c in "%_&#${}"}
 
-_TEXT = Style("{} *", "{} ·", "{}  ")
-_MARKDOWN = Style("**{}**", "<u>{}</u>", write=_in_markdown)
-_LATEX = Style(r"\textbf{{{}}}", r"\underline{{{}}}", write=_in_latex)
-_HTML = Style("<b>{}</b>", "<u>{}</u>", write=escape)
+_TEXT = _Style("{} *", "{} ·", "{}  ")
+_MARKDOWN = _Style("**{}**", "<u>{}</u>", write=_in_markdown)
+_LATEX = _Style(r"\textbf{{{}}}", r"\underline{{{}}}", write=_in_latex)
+_HTML = _Style("<b>{}</b>", "<u>{}</u>", write=escape)

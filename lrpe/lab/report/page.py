@@ -7,7 +7,8 @@ from typing import Any
 
 from lrpe.atomic import write_atomically
 from lrpe.lab.report.html import element, facts, section, shared_style
-from lrpe.lab.report.picture import Spec, as_svg, narrowed, save_picture
+from lrpe.lab.report.picture import Spec, as_svg, narrow, save_picture
+from lrpe.atomic import write_atomically
 
 
 def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
@@ -45,7 +46,7 @@ def figure(spec: Spec, caption: str) -> str:
 
     It has a second drawing for phones, on which the first one's letters would be too small to read.
     """
-    return _drawn(caption, wide=spec, narrow=narrowed(spec))
+    return _drawn(caption, wide=spec, narrow=narrow(spec))
 
 
 def scrolled(spec: Spec, caption: str) -> str:

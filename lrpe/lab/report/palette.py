@@ -34,7 +34,7 @@ LOOKS = {
     "softmax-decay": Look("#7A5C2E", "diamond", dark="#C29A5B"),
     "recommended": Look("#882255", "cross", dark="#E0609B"),
 }
-SPARE = (
+_SPARE = (
     Look("#44AA99", "diamond"),
     Look("#AA4499", "square"),
     Look("#88884D", "triangle-up"),
@@ -53,7 +53,7 @@ def look(name: str) -> Look:
     if known in looks:
         return looks[known]
     find_method(name)  # raises for a name that nobody has
-    return SPARE[crc32(name.encode()) % len(SPARE)]
+    return _SPARE[crc32(name.encode()) % len(_SPARE)]
 
 
 def ramp(count: int) -> list[str]:

@@ -11,17 +11,17 @@ from lrpe.atomic import write_atomically
 
 Spec = dict[str, Any]
 
-INK, SOFT, LINE = "#1c1d1f", "#55585e", "#d9d9d4"  # style.css replaces them by those of the page around a picture
-NARROW = 330  # of a phone's width, with the labels
+_INK, SOFT, _LINE = "#1c1d1f", "#55585e", "#d9d9d4"  # style.css replaces them by those of the page around a picture
+_NARROW = 330  # of a phone's width, with the labels
 _FONT = (
     "Arial, Helvetica, Liberation Sans, sans-serif"  # letters are as wide for a reader as here, where they are measured
 )
-_LEGEND = {"title": None, "labelColor": INK, "labelFontSize": 13, "labelFont": _FONT, "labelLimit": 260}
+_LEGEND = {"title": None, "labelColor": _INK, "labelFontSize": 13, "labelFont": _FONT, "labelLimit": 260}
 _LEGEND |= {"columnPadding": 28}
-_AXIS = {"domainColor": LINE, "gridColor": LINE, "tickColor": LINE, "gridOpacity": 0.7, "labelOverlap": True}
+_AXIS = {"domainColor": _LINE, "gridColor": _LINE, "tickColor": _LINE, "gridOpacity": 0.7, "labelOverlap": True}
 _AXIS |= {"labelColor": SOFT, "labelFontSize": 12, "labelFont": _FONT, "labelFlush": False}
 _AXIS |= {"titleColor": SOFT, "titleFontSize": 12, "titleFont": _FONT, "titleFontWeight": "normal", "titlePadding": 10}
-_TITLE = {"anchor": "start", "offset": 12, "fontSize": 15, "color": INK, "subtitleFontSize": 12, "subtitleColor": SOFT}
+_TITLE = {"anchor": "start", "offset": 12, "fontSize": 15, "color": _INK, "subtitleFontSize": 12, "subtitleColor": SOFT}
 _CONFIG = {
     "font": _FONT,
     "view": {"stroke": None},
@@ -37,7 +37,7 @@ def as_svg(spec: Spec) -> str | None:
         import vl_convert
     except ImportError:
         return None
-    return vl_convert.vegalite_to_svg(_themed(spec))
+    return vl_convert.vegalite_to_svg(_apply_theme(spec))
 
 
 def save_picture(spec: Spec, file: Path) -> list[Path]:
@@ -53,15 +53,15 @@ def save_picture(spec: Spec, file: Path) -> list[Path]:
 def as_png(spec: Spec) -> bytes:
     import vl_convert
 
-    return vl_convert.vegalite_to_png(_themed(spec), scale=2)
+    return vl_convert.vegalite_to_png(_apply_theme(spec), scale=2)
 
 
-def narrowed(spec: Spec) -> Spec:
+def narrow(spec: Spec) -> Spec:
     """Return the picture for a phone: as wide as its page, with the legend below."""
     if "hconcat" in spec:
-        return {"vconcat": [panel | {"width": NARROW - 80} for panel in spec["hconcat"]]}
+        return {"vconcat": [panel | {"width": _NARROW - 80} for panel in spec["hconcat"]]}
     legend = _LEGEND | {"orient": "bottom", "columns": 3}
-    return spec | {"width": NARROW, "autosize": {"type": "fit-x", "contains": "padding"}, "config": {"legend": legend}}
+    return spec | {"width": _NARROW, "autosize": {"type": "fit-x", "contains": "padding"}, "config": {"legend": legend}}
 
 
 def file_name(*parts: str) -> str:
@@ -82,7 +82,7 @@ def superscript(number: int) -> str:
     return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def _themed(spec: Spec) -> Spec:
+def _apply_theme(spec: Spec) -> Spec:
     schema = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "background": "white", "padding": 8}
     whole = schema | spec | {"config": _CONFIG | spec.get("config", {})}
     # Vega writes titles into expressions, in which these two line separators cannot be parsed.

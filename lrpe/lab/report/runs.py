@@ -54,7 +54,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        return f"{titled(self.row)}, seed {self.experiment.training.seed}"
+        return f"{_row_title(self.row)}, seed {self.experiment.training.seed}"
 
 
 def read_run(folder: Path) -> Run:
@@ -72,7 +72,7 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+def _read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     """Return the runs that can be read, and why others, or some of their lines, cannot."""
     runs, problems = [], []
     for folder in folders:
@@ -84,7 +84,7 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     return runs, problems
 
 
-def in_rows(runs: list[Run]) -> list[Run]:
+def _assign_rows(runs: list[Run]) -> list[Run]:
     """With the row that each is of: its method, and a number where a run of it before has another configuration."""
     rows: dict[str, list[dict[str, Any]]] = {}
     found = []
@@ -99,19 +99,19 @@ def in_rows(runs: list[Run]) -> list[Run]:
     return found
 
 
-def titled(row: str) -> str:
+def _row_title(row: str) -> str:
     method, _, number = row.partition("+")
     return title_of(method) + (f", configuration {number}" if number else "")
 
 
 def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
     """Write a page of these runs, and its pictures as SVG and PNG beside it; what is damaged is named, and left out."""
-    found, problems = read_runs(folders)
+    found, problems = _read_runs(folders)
     require(bool(found), "\n".join(problems))
-    runs = in_rows(found)
+    runs = _assign_rows(found)
     groups = dict.fromkeys(run.group for run in runs)
     parts = [
-        section(group, describe_group([run for run in runs if run.group == group], out, problems)) for group in groups
+        section(group, _describe_group([run for run in runs if run.group == group], out, problems)) for group in groups
     ]
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -119,22 +119,22 @@ def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
     return write_page(out / "index.html", "Runs", [*parts, *damaged, provenance(stamp("transformers"), command)])
 
 
-def describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str]:
+def _describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str]:
     """Return the parts of a group's section: data, figures, curves, learned angles, and the runs' files."""
-    rows = {run.row: titled(run.row) for run in runs}
-    angles = [draw_angles(run, out, problems) for run in runs]
+    rows = {run.row: _row_title(run.row) for run in runs}
+    angles = [_draw_angles(run, out, problems) for run in runs]
     unfinished = [progress(run) for run in runs if not run.results]
-    table = as_html(rows, columns_of(runs), list(rows)) + (bullets(unfinished) if unfinished else "")
+    table = as_html(rows, _columns_of(runs), list(rows)) + (bullets(unfinished) if unfinished else "")
     return [
         *map(paragraph, data_used(run.experiment for run in runs).values()),
-        beside(table, pictures([draw_curves(runs, rows, out / file_name(runs[0].group, "curves"))])),
+        beside(table, pictures([_draw_curves(runs, rows, out / file_name(runs[0].group, "curves"))])),
         heading("Learned angles", 3) if any(angles) else "",
         pictures(angles, small=True),
-        folded("Configurations and environments", *(part for run in runs for part in files_of(run))),
+        folded("Configurations and environments", *(part for run in runs for part in _files_of(run))),
     ]
 
 
-def draw_angles(run: Run, out: Path, problems: list[str]) -> str:
+def _draw_angles(run: Run, out: Path, problems: list[str]) -> str:
     """Return the run's learned angles as a figure; a model that cannot be read is a problem, and no more."""
     try:
         return angles_picture(run.folder, out / file_name(run.group, run.title, "angles"), run.title)
@@ -151,29 +151,29 @@ def progress(run: Run) -> str:
     return f"{run.title}: not finished; validation {run.metric} {figure:.4g} at update {update:,}."
 
 
-def files_of(run: Run) -> Iterator[str]:
+def _files_of(run: Run) -> Iterator[str]:
     yield folded(f"{run.title}: configuration", preformatted(run.config))
     yield folded(f"{run.title}: environment", preformatted(run.environment))
 
 
-def columns_of(runs: list[Run]) -> list[Column]:
+def _columns_of(runs: list[Run]) -> list[Column]:
     """Return a column for the metric on every split, and one for the seconds per update."""
-    metric, better = judged_by(runs)
+    metric, better = _judged_by(runs)
     splits = dict.fromkeys(split for run in runs for split in run.results if metric in run.results[split])
     columns = []
     for split in splits:
-        found = by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
+        found = _by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
         columns.append(Column(f"{split} {metric}", means(found), 3, better, deviations(found)))
-    return [*columns, Column("seconds per update", means(by_row(runs, lambda run: run.seconds)), 3, None)]
+    return [*columns, Column("seconds per update", means(_by_row(runs, lambda run: run.seconds)), 3, None)]
 
 
-def judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
+def _judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
     """Return the metric of a group and which way it is better; a run that only just began may not know yet."""
     known = [run for run in runs if run.metric] or runs
     return known[0].metric, known[0].about.better
 
 
-def by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
+def _by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
     """What is read of the runs of each row, but for those that have nothing to read."""
     found: dict[str, list[T]] = {}
     for run in runs:
@@ -183,9 +183,9 @@ def by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T
     return found
 
 
-def draw_curves(runs: list[Run], titles: dict[str, str], file: Path) -> str:
+def _draw_curves(runs: list[Run], titles: dict[str, str], file: Path) -> str:
     """Return the validation curves as a figure; nothing before the first validation."""
-    curves, (metric, _) = by_row(runs, lambda run: run.points or None), judged_by(runs)
+    curves, (metric, _) = _by_row(runs, lambda run: run.points or None), _judged_by(runs)
     if not curves:
         return ""
     bands = "; bands are the seeds' range" if len({run.experiment.training.seed for run in runs}) > 1 else ""

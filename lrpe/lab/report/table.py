@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Place = Literal["best", "second"]
+Rank = Literal["best", "second"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Column:
     def heading(self) -> str:
         return self.title + {"lower": " ↓", "higher": " ↑", None: ""}[self.better]
 
-    def place(self, row: str, among: Sequence[str]) -> Place | None:
+    def rank(self, row: str, among: Sequence[str]) -> Rank | None:
         """Return whether the row is the best or the second best of these rows, by the figures as they are printed.
 
         Several rows can be best together, and then none is second. A second place that is shared is not marked, nor is
@@ -63,18 +63,18 @@ class Column:
         return f"{self.paper[row]:.{self.digits}f}" if row in self.paper else ""
 
 
-Mark = Callable[[str, Place | None], str]  # writes a cell and its place
+_Mark = Callable[[str, Rank | None], str]  # writes a cell and its place
 
 
-def laid_out(
-    rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str], mark: Mark
+def lay_out(
+    rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str], mark: _Mark
 ) -> tuple[list[str], list[list[str]]]:
     """The header and the lines of a table whose rows are {name: title}."""
     header, lines = [""], [[title] for title in rows.values()]
     for column in columns:
         header.append(column.heading)
         for line, row in zip(lines, rows, strict=True):
-            line.append(mark(column.show(row), column.place(row, ranked)))
+            line.append(mark(column.show(row), column.rank(row, ranked)))
         if column.paper:
             header.append("paper")
             for line, row in zip(lines, rows, strict=True):

@@ -8,7 +8,7 @@ from lrpe.lab.benchmarks import attention, block, decoding_step
 from lrpe.lab.benchmarks.attention import QUICK, AttentionResult, measure
 from lrpe.lab.benchmarks.lines import Line
 from lrpe.lab.benchmarks.peers import SumPeer, textbook_chunk_form
-from lrpe.lab.benchmarks.process import settings
+from lrpe.lab.benchmarks.process import read_settings
 from lrpe.lab.stamp import stamp
 
 TEXTBOOK = SumPeer("textbook", None, textbook_chunk_form)
@@ -72,4 +72,4 @@ def test_extra_memory_counts_the_output_and_the_gradients(monkeypatch):
 
 def result_of(lines):
     agreements = list(attention.check_sums(QUICK, [TEXTBOOK]))
-    return AttentionResult(True, 1, settings(), stamp(), lines, agreements)
+    return AttentionResult(True, 1, read_settings(), stamp(), lines, agreements)

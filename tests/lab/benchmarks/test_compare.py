@@ -5,7 +5,7 @@ import pytest
 
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks.compare import NOISE, compare_results, word_for
-from lrpe.lab.benchmarks.lines import Line, missing
+from lrpe.lab.benchmarks.lines import Line, missing_line
 
 STAMP = {"date": "today", "commit": "0123456789abcdef", "machine": "one", "python": "3.12", "versions": {"torch": "2"}}
 RESULT = {"benchmark": "attention", "quick": False, "stamp": STAMP, "settings": {"threads": 1}}
@@ -43,7 +43,7 @@ def test_only_what_is_beyond_the_noise_is_a_change(a, b, word):
 
 
 def test_rows_that_both_have_are_compared_and_the_others_named(tmp_path):
-    a = saved(tmp_path, "a", timed(1.0, 1.0, 1.0), timed(1, 1, 1, row="old"), missing("absent", "N = 8", 1))
+    a = saved(tmp_path, "a", timed(1.0, 1.0, 1.0), timed(1, 1, 1, row="old"), missing_line("absent", "N = 8", 1))
     b = saved(tmp_path, "b", timed(2.0, 2.0, 2.0), timed(1, 1, 1, row="new"))
     found = compare_results(a, b)
     assert [(change.b.row, change.ratio, change.word) for change in found.changes] == [("ours ÷ theirs", 2.0, "slower")]

@@ -8,7 +8,7 @@ from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import encoding, peers
 from lrpe.lab.benchmarks.encoding import Case, EncodingResult, measure_case
 from lrpe.lab.benchmarks.peers import Peer
-from lrpe.lab.benchmarks.process import settings
+from lrpe.lab.benchmarks.process import read_settings
 from lrpe.lab.stamp import stamp
 
 CASE = Case((1, 2, 8, 4), 2.2, 2.2)
@@ -43,7 +43,7 @@ def test_a_busy_machine_is_said_to_be_busy(monkeypatch):
     shares = {0.5: True, 1.0: False}
     for share, busy in shares.items():
         shapes = [result, replace(result, processor_share=share)]
-        whole = EncodingResult(True, 1, settings(), stamp(), encoding.judged(CASE, result), shapes)
+        whole = EncodingResult(True, 1, read_settings(), stamp(), encoding.judged(CASE, result), shapes)
         assert ("busy" in str(whole)) == busy
 
 

@@ -1,7 +1,15 @@
 import pytest
 import torch
 
-from lrpe.lab.benchmarks.lines import Line, calls_within, compare, forward_and_backward, judge, line_table, missing
+from lrpe.lab.benchmarks.lines import (
+    Line,
+    calls_within,
+    forward_and_backward,
+    judge,
+    line_table,
+    missing_line,
+    time_beside,
+)
 
 
 @pytest.mark.parametrize(("figure", "goal", "word"), [(0.7, 0.7, "pass"), (0.71, 0.7, "short"), (9.0, None, "")])
@@ -20,7 +28,7 @@ def test_a_line_prints_its_goal_its_figure_and_its_word():
         Line("ours ÷ theirs", "N = 8", 0.7, "pass", 0.5, 0.4, 0.6, 0.001),
         Line("memory", "N = 8", 6, "short", 7.0),
         Line("ungated", "N = 8", None, "", 0.0123, 0.0123, 0.0123),
-        missing("ours ÷ absent", "N = 8", 0.8),
+        missing_line("ours ÷ absent", "N = 8", 0.8),
     ]
     shown = [line.split() for line in line_table(lines).splitlines()[2:]]
     assert shown[0][-5:] == ["0.7", "0.50", "(0.40–0.60)", "pass", "1"]
@@ -31,7 +39,7 @@ def test_a_line_prints_its_goal_its_figure_and_its_word():
 
 def test_both_sides_are_timed():
     calls = []
-    line = compare("a ÷ b", "here", 0.5, lambda: calls.append("ours"), lambda: calls.append("theirs"), rounds=2)
+    line = time_beside("a ÷ b", "here", 0.5, lambda: calls.append("ours"), lambda: calls.append("theirs"), rounds=2)
     assert set(calls) == {"ours", "theirs"}
     assert line.verdict in ("pass", "short")
     assert line.low <= line.figure <= line.high

@@ -3,14 +3,14 @@ import gc
 import pytest
 
 from lrpe.errors import LrpeError
-from lrpe.lab.benchmarks.timing import Figure, Task, interleave, summarise
+from lrpe.lab.benchmarks.timing import Ratio, Timed, interleave, summarise
 
 
 def test_a_round_takes_every_task_with_the_unit_before_it():
     log = []
-    tasks = [Task(name, lambda name=name: log.append(name)) for name in "abc"]
+    tasks = [Timed(name, lambda name=name: log.append(name)) for name in "abc"]
     timing = interleave(tasks, lambda: log.append("unit"), rounds=2, calls=1)
-    assert set(timing.figures) == set("abc")
+    assert set(timing.ratios) == set("abc")
     turns = [log[k : k + 4] for k in range(0, len(log), 4)]  # the unit twice, the task twice
     assert len(turns) == 3 * 3  # a round to warm up, and two that count
     assert all(turn[:2] == ["unit", "unit"] and turn[2] == turn[3] for turn in turns)
@@ -19,12 +19,12 @@ def test_a_round_takes_every_task_with_the_unit_before_it():
 
 def test_calls_that_are_not_counted_may_be_left_out():
     log = []
-    interleave([Task("a", lambda: log.append("a"))], lambda: log.append("unit"), rounds=1, calls=2, before=0)
+    interleave([Timed("a", lambda: log.append("a"))], lambda: log.append("unit"), rounds=1, calls=2, before=0)
     assert log == ["unit", "unit", "a", "a"] * 2
 
 
 def test_a_speed_is_the_inverse_of_a_time():
-    assert Figure(ratio=1.25, low=1.0, high=2.0, seconds=3.0).inverse() == Figure(0.8, 0.5, 1.0, 3.0)
+    assert Ratio(ratio=1.25, low=1.0, high=2.0, seconds=3.0).inverse() == Ratio(0.8, 0.5, 1.0, 3.0)
 
 
 def test_a_figure_is_the_median_and_the_quartiles():
@@ -37,20 +37,20 @@ def test_a_figure_is_the_median_and_the_quartiles():
 def test_units_divide_the_figure(monkeypatch):
     seconds = iter(range(100))  # every look at the clock is a second later, so that a call of anything takes one
     monkeypatch.setattr("lrpe.lab.benchmarks.timing.clock", lambda: float(next(seconds)))
-    timing = interleave([Task("one", int), Task("two", int, units=2)], int, rounds=3, calls=1)
-    assert timing.figures["one"].ratio == 1.0
-    assert timing.figures["two"].ratio == 0.5
+    timing = interleave([Timed("one", int), Timed("two", int, units=2)], int, rounds=3, calls=1)
+    assert timing.ratios["one"].ratio == 1.0
+    assert timing.ratios["two"].ratio == 0.5
 
 
 def test_the_garbage_collector_is_left_as_it_was():
     states = []
-    interleave([Task("a", lambda: states.append(gc.isenabled()))], int, rounds=1)
+    interleave([Timed("a", lambda: states.append(gc.isenabled()))], int, rounds=1)
     assert not any(states)
     assert gc.isenabled()
 
 
 def test_two_tasks_of_one_name_are_refused():
     with pytest.raises(LrpeError, match="name of its own"):
-        interleave([Task("a", int), Task("a", int)], int, rounds=1)
+        interleave([Timed("a", int), Timed("a", int)], int, rounds=1)
     with pytest.raises(LrpeError, match="one round"):
-        interleave([Task("a", int)], int, rounds=0)
+        interleave([Timed("a", int)], int, rounds=0)

@@ -6,7 +6,7 @@ import torch
 from lrpe.attention.summation import Quadratic
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import train
-from lrpe.lab.benchmarks.timing import Figure
+from lrpe.lab.benchmarks.timing import Ratio
 from lrpe.lab.benchmarks.train import GOALS, QUICK, SEEN, TrainResult, measure, row_of
 from lrpe.lab.experiments.methods import SEVEN
 from lrpe.lab.experiments.paper import SPEED
@@ -47,14 +47,14 @@ def test_every_model_was_checked_against_its_matrix(quick):
 
 
 def test_a_relative_speed_is_the_inverse_of_a_time():
-    row = row_of("type2", Figure(ratio=1.25, low=1.0, high=2.0, seconds=0.5), {"base": 100, "type2": 150})
+    row = row_of("type2", Ratio(ratio=1.25, low=1.0, high=2.0, seconds=0.5), {"base": 100, "type2": 150})
     assert (row.speed.ratio, row.speed.low, row.speed.high, row.speed.seconds) == (0.8, 0.5, 1.0, 0.5)
     assert row.memory == 1.5
 
 
 @pytest.mark.parametrize(("speed", "word"), [(0.98, "pass"), (0.96, "short")])
 def test_a_type_passes_from_its_goal_on(speed, word):
-    row = row_of("type2", Figure(1 / speed, 1 / speed, 1 / speed, 0.5), {"base": 1, "type2": 1})
+    row = row_of("type2", Ratio(1 / speed, 1 / speed, 1 / speed, 0.5), {"base": 1, "type2": 1})
     assert [line.verdict for line in row.lines("here", 1.0)] == [word, ""]
     assert GOALS["type2"] == 0.97
 

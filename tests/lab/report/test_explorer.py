@@ -19,7 +19,7 @@ from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.report.explorer.dense import MOST
 from lrpe.lab.report.explorer.learned import read_run
 from lrpe.lab.report.explorer.page import SCRIPTS, explorer, write_explorer
-from lrpe.lab.report.explorer.page_data import given
+from lrpe.lab.report.explorer.page_data import page_data
 from lrpe.lab.report.palette import LOOKS
 from lrpe.models import LrpeForCausalLM
 from tests.lab.report.browser import open_browser
@@ -33,8 +33,8 @@ def page():
     return explorer()
 
 
-def given_in(page):
-    return json.loads(re.search(r'<script type="application/json" id="given">(.*?)</script>', page, re.S)[1])
+def data_in(page):
+    return json.loads(re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page, re.S)[1])
 
 
 def test_the_page_is_one_file_below_2_mb(page):
@@ -56,7 +56,7 @@ def test_every_file_named_beside_an_equation_exists():
 
 
 def test_names_and_colours_are_those_of_the_methods(page):
-    methods = given_in(page)["methods"]
+    methods = data_in(page)["methods"]
     assert set(methods) == set(METHODS) & set(FAMILY)
     assert {name: method["title"] for name, method in methods.items()} == {n: METHODS[n].title for n in methods}
     assert {name: method["colour"] for name, method in methods.items()} == {n: LOOKS[n].colour for n in methods}
@@ -95,7 +95,7 @@ def test_a_run_is_read_layer_by_layer(tmp_path, name):
         assert layer["dim"] == 8
         assert layer["heads"] == 4  # each has a decay of its own
         assert layer["decay"] == block.attention.decay.r.tolist()
-        assert layer["choice"]["matrix"] in given([])["matrices"]
+        assert layer["choice"]["matrix"] in page_data([])["matrices"]
 
 
 def test_what_was_learned_is_read_and_not_what_it_began_with(tmp_path):
@@ -158,7 +158,7 @@ def test_a_layer_that_cannot_be_drawn_is_named_and_the_others_are(tmp_path, monk
     monkeypatch.setattr("lrpe.lab.report.explorer.learned.open_model", lambda _: mixed)
     run = read_run(tmp_path / "wide")
     assert [layer["title"] for layer in run["layers"]] == ["layer 0"]
-    assert given([run])["refused"] == run["refused"]
+    assert page_data([run])["refused"] == run["refused"]
     assert run["refused"][0].startswith("Layer 1 of wide: LearnedOrthogonal is drawn by its matrix")
 
 
@@ -200,7 +200,7 @@ def fails(_):
 )
 def test_what_was_registered_and_cannot_be_drawn_is_refused_in_a_sentence(monkeypatch, register, make, sentence):
     monkeypatch.setitem(register, "odd one", make)
-    told = given([])
+    told = page_data([])
     assert "odd one" not in {*told["bases"], *told["matrices"], *told["angles"]}
     (refused,) = told["refused"]
     assert re.match(rf"odd one: .*{sentence}", refused), refused
@@ -209,7 +209,7 @@ def test_what_was_registered_and_cannot_be_drawn_is_refused_in_a_sentence(monkey
 def test_the_page_has_room_for_some_registered_factors_and_says_which_it_leaves_out(monkeypatch):
     for number in range(MOST + 2):
         monkeypatch.setitem(BASES, f"basis {number}", lambda config: Identity(config.head_dim))
-    told = given([])
+    told = page_data([])
     assert len(told["dense"]["bases"]) == MOST
     assert told["refused"] == [f"basis {n}: the page has room for {MOST} registered factors." for n in (MOST, MOST + 1)]
 

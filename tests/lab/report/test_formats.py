@@ -16,13 +16,13 @@ NASTY = "<img src=x onerror=alert(1)>|*_`$\\{#"
 
 def places(*figures: float, better="lower") -> list[str | None]:
     column = Column("", dict(zip("abcdef", figures, strict=False)), 2, better)
-    return [column.place(row, list(column.figures)) for row in column.figures]
+    return [column.rank(row, list(column.figures)) for row in column.figures]
 
 
 def test_the_best_and_the_second_best_of_the_ranked_rows_have_a_place():
     assert places(3, 1, 2, 4) == [None, "best", "second", None]
     assert places(3, 1, 2, 4, better="higher") == ["second", None, None, "best"]
-    assert [ACCURACY.place(row, RANKED) for row in ROWS] == ["second", None, "best", None]
+    assert [ACCURACY.rank(row, RANKED) for row in ROWS] == ["second", None, "best", None]
 
 
 def test_rows_that_print_alike_are_best_together_and_then_none_is_second():

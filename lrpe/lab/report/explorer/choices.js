@@ -1,6 +1,6 @@
 // What was chosen in a panel, as an encoding, a name and a colour. `given` is what Python wrote into the page.
 
-const given = JSON.parse(document.getElementById("given").textContent);
+const pageData = JSON.parse(document.getElementById("page-data").textContent);
 
 const NO_DECAY = 25; // the end of the slider
 const decayOf = (fade) => (fade >= NO_DECAY ? 1 : 1 - 2 ** (-fade / 2));
@@ -13,9 +13,9 @@ function encodingOf(choice, dim) {
 function compose(choice, dim) {
   return {
     dim,
-    basis: given.dense.bases[choice.basis]?.[dim] ?? {
+    basis: pageData.dense.bases[choice.basis]?.[dim] ?? {
       kind: choice.basis,
-      vectors: [given.vectors[dim][choice.seed]],
+      vectors: [pageData.vectors[dim][choice.seed]],
     },
     matrix: composeMatrix(choice, dim),
     decay: decayOf(choice.fade),
@@ -24,14 +24,14 @@ function compose(choice, dim) {
 
 function composeMatrix(choice, dim) {
   if (choice.matrix === "none") return { kind: "orthogonal", alpha: [] };
-  if (given.dense.matrices[choice.matrix]) return given.dense.matrices[choice.matrix][dim];
+  if (pageData.dense.matrices[choice.matrix]) return pageData.dense.matrices[choice.matrix][dim];
   if (choice.matrix === "permutation")
-    return { kind: "permutation", permutation: given.permutations[dim][choice.seed] };
+    return { kind: "permutation", permutation: pageData.permutations[dim][choice.seed] };
   return { kind: choice.matrix, alpha: composeAngles(choice, choice.matrix === "unitary" ? dim : dim / 2, dim) };
 }
 
 function composeAngles(choice, count, dim) {
-  const table = given.dense.angles[choice.angles];
+  const table = pageData.dense.angles[choice.angles];
   if (table) return table[count][choice.length];
   return angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length });
 }
@@ -39,7 +39,7 @@ function composeAngles(choice, count, dim) {
 // "learned 0 3" is layer 3 of the first run
 function learnedLayer(name = "") {
   const [word, run, layer] = name.split(" ");
-  return word === "learned" ? given.learned[run].layers[layer] : null;
+  return word === "learned" ? pageData.learned[run].layers[layer] : null;
 }
 
 // what all heads share is a list of one
@@ -60,10 +60,10 @@ function lookOf(choice) {
 function composedLook(choice) {
   const { basis, matrix, angles } = choice;
   const name = methodOf(choice);
-  if (name) return given.methods[name];
-  const type = given.types[matrix] ?? { title: `Λ ${matrix}`, colour: given.methods.none.colour };
+  if (name) return pageData.methods[name];
+  const type = pageData.types[matrix] ?? { title: `Λ ${matrix}`, colour: pageData.methods.none.colour };
   const unusual = turns(matrix) && angles !== "geometric" ? `, α ${angles}` : "";
-  return { colour: type.colour, title: `${type.title}, P ${given.bases[basis] ?? basis}${unusual}` };
+  return { colour: type.colour, title: `${type.title}, P ${pageData.bases[basis] ?? basis}${unusual}` };
 }
 
 // the name of the method with these parts, if there is one; without Λ the rest does not matter
@@ -72,7 +72,7 @@ function methodOf({ basis, matrix, angles }) {
     method.matrix === matrix &&
     (matrix === "none" || method.basis === basis) &&
     (!turns(matrix) || method.angles === angles);
-  return Object.keys(given.methods).find((name) => same(given.methods[name]));
+  return Object.keys(pageData.methods).find((name) => same(pageData.methods[name]));
 }
 
 // whether a Λ is made of angles that can be chosen

@@ -10,12 +10,12 @@ function choiceOf(form) {
 
 function fillPanel(form, method) {
   const { name, matrix, basis, angles } = form.elements;
-  for (const [value, { title }] of Object.entries(given.methods)) name.append(new Option(title, value));
-  given.learned.forEach((run, number) => name.append(learnedGroup(run, number)));
+  for (const [value, { title }] of Object.entries(pageData.methods)) name.append(new Option(title, value));
+  pageData.learned.forEach((run, number) => name.append(learnedGroup(run, number)));
   name.append(new Option("as composed below", "composed"));
-  for (const [value, title] of Object.entries(given.matrices)) matrix.append(new Option(title, value));
-  for (const [value, title] of Object.entries(given.bases)) basis.append(new Option(title, value));
-  for (const value of given.angles) angles.append(new Option(value, value));
+  for (const [value, title] of Object.entries(pageData.matrices)) matrix.append(new Option(title, value));
+  for (const [value, title] of Object.entries(pageData.bases)) basis.append(new Option(title, value));
+  for (const value of pageData.angles) angles.append(new Option(value, value));
   name.value = method;
   follow(form, name);
 }
@@ -29,7 +29,7 @@ function learnedGroup({ title, layers }, run) {
 // a name sets the parts, and a part changes the name
 function follow(form, changed) {
   const { name, matrix, basis, angles, head } = form.elements;
-  const method = given.methods[name.value];
+  const method = pageData.methods[name.value];
   if (changed === name && method) {
     [matrix.value, basis.value, angles.value] = [method.matrix, method.basis, method.angles];
   } else if ([matrix, basis, angles].includes(changed)) {
@@ -40,8 +40,8 @@ function follow(form, changed) {
 
 // what was asked for and cannot be drawn
 function showRefusals(place) {
-  place.hidden = given.refused.length === 0;
-  place.querySelector("ul").append(...given.refused.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+  place.hidden = pageData.refused.length === 0;
+  place.querySelector("ul").append(...pageData.refused.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
 }
 
 // an input is shown when one of the words in its data-when holds
@@ -57,7 +57,7 @@ function wordsThatHold({ name, matrix, basis, angles, content }) {
   if (layer) return new Set(layer.heads > 1 ? ["heads"] : []);
   const turning = turns(matrix) && (angles === "geometric" ? "base" : "length");
   const drawn = basis === "householder" || matrix === "permutation";
-  const built = given.dense.bases[basis] || given.dense.matrices[matrix];
+  const built = pageData.dense.bases[basis] || pageData.dense.matrices[matrix];
   return new Set(["composed", turning && "turns", turning, drawn && "drawn", built && "built", content]);
 }
 

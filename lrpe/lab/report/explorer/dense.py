@@ -16,29 +16,29 @@ from lrpe.errors import LrpeError, require
 from lrpe.theory.derive import from_unitary
 
 # What bases.js, position_matrices.js and angles.js have formulas for.
-WRITTEN = {
+FORMULAS = {
     "bases": ("identity", "householder", "odd-even", "fourier", "cosine"),
     "matrices": ("unitary", "orthogonal", "permutation"),
     "angles": ("geometric", "linear", "harmonic", "constant"),
 }
 LEARNED = ("learned",)  # a P that only a run has
 DIMS = (8, 16, 32, 64)
-EXPONENTS = range(4, 14)  # of the longest length, as the slider has them
+_EXPONENTS = range(4, 14)  # of the longest length, as the slider has them
 WIDEST, MOST = 128, 12  # a layer's width, and registered factors: beyond these a page would have megabytes of numbers
-TOLERANCE = 1e-8
+_TOLERANCE = 1e-8
 
-Written = dict[str, Any]
+_Json = dict[str, Any]
 
 
-def registered() -> tuple[dict[str, dict[str, Written]], list[str]]:
+def describe_registered() -> tuple[dict[str, dict[str, _Json]], list[str]]:
     """Return what was registered and the page has no formula for, and a sentence for each factor that it cannot draw.
 
     The first is {"bases" | "matrices": {name: {dim: matrix}}, "angles": {name: {count: {exponent: α}}}}.
     """
     kinds = {"bases": (BASES, _bases), "matrices": (MATRICES, _matrices), "angles": (ANGLES, _angles)}
-    written = {*LEARNED, *(name for names in WRITTEN.values() for name in names)}
+    written = {*LEARNED, *(name for names in FORMULAS.values() for name in names)}
     names = [(kind, name) for kind, (known, _) in kinds.items() for name in known if name not in written]
-    drawn: dict[str, dict[str, Written]] = {kind: {} for kind in kinds}
+    drawn: dict[str, dict[str, _Json]] = {kind: {} for kind in kinds}
     refused = [f"{name}: the page has room for {MOST} registered factors." for _, name in names[MOST:]]
     for kind, name in names[:MOST]:
         try:
@@ -48,15 +48,15 @@ def registered() -> tuple[dict[str, dict[str, Written]], list[str]]:
     return drawn, refused
 
 
-def write_basis(basis: Basis) -> Written:
+def write_basis(basis: Basis) -> _Json:
     """Return P as numbers."""
     P = basis.dense()
     error = (P.mH @ P - torch.eye(len(P), dtype=P.dtype)).abs().max()
-    require(bool(error < TOLERANCE), f"P is unitary, so Pᴴ P = I; it is off by {error:.1e}.")
+    require(bool(error < _TOLERANCE), f"P is unitary, so Pᴴ P = I; it is off by {error:.1e}.")
     return {"kind": "dense", "complex": basis.is_complex, **_parts(P)}
 
 
-def write_matrix(matrix: PositionMatrix) -> list[Written]:
+def write_matrix(matrix: PositionMatrix) -> list[_Json]:
     """Return Λ as numbers, one entry per head that has its own."""
     heads = matrix.dense(1)
     return [
@@ -65,17 +65,17 @@ def write_matrix(matrix: PositionMatrix) -> list[Written]:
     ]
 
 
-def _bases(name: str) -> Written:
+def _bases(name: str) -> _Json:
     return {str(dim): write_basis(BASES[name](_config(dim))) for dim in DIMS}
 
 
-def _matrices(name: str) -> Written:
+def _matrices(name: str) -> _Json:
     return {str(dim): write_matrix(MATRICES[name](_config(dim), 0))[0] for dim in DIMS}
 
 
-def _angles(name: str) -> Written:
+def _angles(name: str) -> _Json:
     counts = sorted({*DIMS, *(dim // 2 for dim in DIMS)})  # Type 1 has an angle per feature, Type 2 one per pair
-    return {str(count): {str(k): _alpha(ANGLES[name], count, 2**k) for k in EXPONENTS} for count in counts}
+    return {str(count): {str(k): _alpha(ANGLES[name], count, 2**k) for k in _EXPONENTS} for count in counts}
 
 
 def _alpha(formula: Callable[..., Tensor], count: int, length: int) -> list[float]:
@@ -88,7 +88,7 @@ def _config(dim: int) -> EncodingConfig:
     return EncodingConfig(dim, seed=0, length=512)
 
 
-def _diagonalized(matrix: PositionMatrix, head: int) -> Written:
+def _diagonalized(matrix: PositionMatrix, head: int) -> _Json:
     """V and α of one head, checked at steps that a matrix which is no representation of the integers does not pass."""
     found = from_unitary(_of_head(matrix.dense(1), head))
     V, angles = found.basis.dense(), found.matrix.angles
@@ -96,7 +96,7 @@ def _diagonalized(matrix: PositionMatrix, head: int) -> Written:
     for s in (-3, 0, 2, 7, 64):
         power = V.mH @ torch.diag(torch.polar(torch.ones_like(alpha), s * alpha)) @ V
         error = (power - _of_head(matrix.dense(s), head)).abs().max()
-        if error > TOLERANCE:
+        if error > _TOLERANCE:
             raise LrpeError(f"Λ^(s) is the s-th power of Λ^(1); at s = {s} it is off by {error:.1e}.")
     return {**_parts(V, always_complex=True), "alpha": alpha.tolist()}
 
@@ -105,7 +105,7 @@ def _of_head(dense: Tensor, head: int) -> Tensor:
     return dense[head] if dense.ndim == 3 else dense
 
 
-def _parts(matrix: Tensor, always_complex: bool = False) -> Written:
+def _parts(matrix: Tensor, always_complex: bool = False) -> _Json:
     """Real and imaginary part as lists of rows; the latter only if there is one."""
     imaginary = {"im": _numbers(matrix.imag)} if always_complex or matrix.imag.any() else {}
     return {"re": _numbers(matrix.real), **imaginary}

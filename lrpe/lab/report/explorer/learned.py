@@ -34,7 +34,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     refused: list[str] = []
     for block in (module for module in model.modules() if isinstance(module, Block)):
         try:
-            layers.append({"run": name} | read_layer(block, model.config.layer_encoding(block.layer)))
+            layers.append({"run": name} | _read_layer(block, model.config.layer_encoding(block.layer)))
         except LrpeError as error:
             refused.append(f"Layer {block.layer} of {name}: {error}")
     if not layers:
@@ -53,7 +53,7 @@ def open_model(folder: Path) -> Any:
         raise LrpeError(f"The model in {str(folder)!r} cannot be read: {error}") from error
 
 
-def check_shown(encoding: PositionalEncoding) -> None:
+def _check_shown(encoding: PositionalEncoding) -> None:
     require(
         isinstance(encoding, Encoding) and encoding.axes == 1,
         f"The explorer shows encodings P × Λ along a sequence; this one is {type(encoding).__name__}"
@@ -61,32 +61,32 @@ def check_shown(encoding: PositionalEncoding) -> None:
     )
 
 
-def check_finite(encoding: Encoding) -> None:
+def _check_finite(encoding: Encoding) -> None:
     """Refuse what a diverged run leaves: JSON has no such numbers, and a page none to draw."""
     for name, tensor in encoding.state_dict().items():
         require(bool(tensor.isfinite().all()), f"{name} of its encoding is not finite: the run has diverged.")
 
 
-def read_layer(block: Block, config: EncodingConfig) -> Layer:
+def _read_layer(block: Block, config: EncodingConfig) -> Layer:
     """One layer: what all heads share is a list of one."""
     encoding: Any = block.attention.encoding
-    check_shown(encoding)
-    check_finite(encoding)
+    _check_shown(encoding)
+    _check_finite(encoding)
     r = block.attention.decay.r
-    matrix = read_matrix(encoding.matrix)
+    matrix = _read_matrix(encoding.matrix)
     decay = [1.0] if r is None else r.tolist()
     return {
         "title": f"layer {block.layer}",
         "dim": encoding.head_dim,
         "heads": max(len(decay), len(matrix)),
         "choice": parts(config),
-        "basis": read_basis(encoding.basis),
+        "basis": _read_basis(encoding.basis),
         "matrix": matrix,
         "decay": decay,
     }
 
 
-def read_basis(basis: Basis) -> Layer:
+def _read_basis(basis: Basis) -> Layer:
     """P as the page takes it: by its formula if it has one, else as numbers."""
     if isinstance(basis, Householder):
         return {"kind": "householder", "vectors": basis.v.tolist()}
@@ -95,30 +95,30 @@ def read_basis(basis: Basis) -> Layer:
     formulas = {Identity: "identity", Fourier: "fourier", Cosine: "cosine"}
     if type(basis) in formulas:
         return {"kind": formulas[type(basis)]}
-    check_width(basis)
+    _check_width(basis)
     return write_basis(basis)
 
 
-def read_matrix(matrix: Any) -> list[Layer]:
+def _read_matrix(matrix: Any) -> list[Layer]:
     """Λ as the page takes it, one entry per head that has its own."""
     if isinstance(matrix, Permutation):
-        return [{"kind": "permutation", "permutation": permutation_of(cycles)} for cycles in matrix.cycles]
+        return [{"kind": "permutation", "permutation": _permutation_of(cycles)} for cycles in matrix.cycles]
     kinds = {Unitary: "unitary", Orthogonal: "orthogonal"}
     if type(matrix) in kinds:
         own = {"kind": kinds[type(matrix)], "alternating": getattr(matrix, "alternating", 0)}
         return [own | {"alpha": alpha} for alpha in matrix.angles.scaled().squeeze(-2).tolist()]
-    check_width(matrix)
+    _check_width(matrix)
     return write_matrix(matrix)
 
 
-def check_width(factor: Any) -> None:
+def _check_width(factor: Any) -> None:
     require(
         factor.dim <= WIDEST,
         f"{type(factor).__name__} is drawn by its matrix, up to a width of {WIDEST}; got dim={factor.dim}.",
     )
 
 
-def permutation_of(cycles: Tensor) -> list[int]:
+def _permutation_of(cycles: Tensor) -> list[int]:
     """π: one step along every cycle."""
     order, start, place, length = cycles
     return order[start + (place + 1) % length].tolist()

@@ -2,7 +2,7 @@
 
 const pictures = [kernelPicture, scoresPicture, featuresPicture, pathPicture, spectrumPicture, deltaPicture];
 const sharedForm = document.getElementById("shared");
-const panels = ["A", "B"].map((letter, number) => makePanel(letter, given.shown[number]));
+const panels = ["A", "B"].map((letter, number) => makePanel(letter, pageData.shown[number]));
 let colours = theme();
 
 function fromTemplate(name) {

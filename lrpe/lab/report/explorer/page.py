@@ -10,7 +10,7 @@ from typing import Any
 
 from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError, require
-from lrpe.lab.report.explorer.page_data import given
+from lrpe.lab.report.explorer.page_data import page_data
 from lrpe.lab.report.html import code_in_script, fill, json_in_script, shared_style
 
 SCRIPTS = (  # each uses those before it
@@ -48,7 +48,7 @@ def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = ()) -> Path:
 def explorer(learned: Sequence[dict[str, Any]] = ()) -> str:
     parts = {
         "/* style */": shared_style() + read("explorer.css"),
-        "/* given */": json_in_script(given(list(learned))),
+        "/* data */": json_in_script(page_data(list(learned))),
         "/* vega */": code_in_script(vega()),
         "/* code */": code_in_script("\n".join(['"use strict";', *map(read, SCRIPTS)])),
         "<!-- version -->": escape(version("lrpe")),

@@ -8,29 +8,29 @@ from lrpe.encodings.family import FAMILY, configure
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.permutation import draw
 from lrpe.lab.experiments.methods import METHODS
-from lrpe.lab.report.explorer.dense import DIMS, WRITTEN, registered
+from lrpe.lab.report.explorer.dense import DIMS, FORMULAS, describe_registered
 from lrpe.lab.report.palette import LOOKS, TYPES, look
 
-SEEDS = range(8)
-TITLES = {"identity": "= I", "householder": "Householder"}
-SHOWN = ("type2", "type3")  # side by side when the page opens
+_SEEDS = range(8)
+_TITLES = {"identity": "= I", "householder": "Householder"}
+_SHOWN = ("type2", "type3")  # side by side when the page opens
 
 
-def given(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return all of it, as JSON; ``learned`` has an entry per run."""
-    dense, refused = registered()
-    matrices = [*WRITTEN["matrices"], *dense["matrices"]]
+    dense, refused = describe_registered()
+    matrices = [*FORMULAS["matrices"], *dense["matrices"]]
     return {
         "methods": {name: method(name) for name in METHODS if name in FAMILY},
-        "types": {name: type_of(name) for name in matrices} | {"none": method("none")},
+        "types": {name: _type_of(name) for name in matrices} | {"none": method("none")},
         "matrices": {name: name for name in (*matrices, "none")},
-        "bases": {name: TITLES.get(name, name) for name in (*WRITTEN["bases"], *dense["bases"])},
-        "angles": [*WRITTEN["angles"], *dense["angles"]],
+        "bases": {name: _TITLES.get(name, name) for name in (*FORMULAS["bases"], *dense["bases"])},
+        "angles": [*FORMULAS["angles"], *dense["angles"]],
         "dense": dense,
         "refused": [*refused, *(sentence for run in learned for sentence in run["refused"])],
-        "vectors": {dim: [Householder(dim, seed=seed).v[0].tolist() for seed in SEEDS] for dim in DIMS},
-        "permutations": {dim: [draw(dim, seed, None).tolist() for seed in SEEDS] for dim in DIMS},
-        "shown": SHOWN,
+        "vectors": {dim: [Householder(dim, seed=seed).v[0].tolist() for seed in _SEEDS] for dim in DIMS},
+        "permutations": {dim: [draw(dim, seed, None).tolist() for seed in _SEEDS] for dim in DIMS},
+        "shown": _SHOWN,
         "learned": learned,
     }
 
@@ -41,7 +41,7 @@ def method(name: str) -> dict[str, str]:
     return shown | parts(configure(name, head_dim=64, length=512))
 
 
-def type_of(matrix: str) -> dict[str, str]:
+def _type_of(matrix: str) -> dict[str, str]:
     """The title and the colour of what is composed with this Λ."""
     known = TYPES.get(matrix)
     return {"title": METHODS[known].title if known else f"Λ {matrix}", "colour": look(f"identity*{matrix}").colour}
