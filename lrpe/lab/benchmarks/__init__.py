@@ -1,1 +1,1 @@
-"""Speed as a ratio: to a limit of the machine or to a peer, side by side in the same run."""
+"""Benchmarks: every speed is a ratio to a peer, or to a limit of the machine, measured in the same run."""

@@ -1,4 +1,4 @@
-"""The measuring side of ``process.measure_apart``: a request in, one line of JSON out."""
+"""The child process of ``process.measure_apart``: reads a JSON request, prints one line of JSON."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from lrpe.lab.benchmarks.process import pin
 
 
 def main(request: str) -> None:
-    """Measure with the ``measure`` of the module of the benchmark's name, which alone is loaded."""
+    """Run ``measure`` of the module named after the benchmark; no other benchmark is imported."""
     asked = json.loads(request)
     pin(asked["threads"])
     try:

@@ -1,4 +1,4 @@
-"""The cost of attention beside its peers: the sums, their memory, the block around them, and a decoding step."""
+"""``lrpe bench attention``: the sums, their memory, the attention block and a decoding step, each against its peers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ from lrpe.lab.stamp import stamp
 _Goals = dict[int, float]  # by length
 
 CAUSAL, _BIDIRECTIONAL = "causal forward + backward", "bidirectional forward + backward"
-TOLERANCE = 1e-4  # of float32 sums over thousands of terms, relative to the largest
+TOLERANCE = 1e-4  # relative, for float32 sums of thousands of terms
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """One batch of ``heads`` heads, ``dim`` wide; and what each row may cost, by its length."""
+    """The shape of q, k and v (batch 1), and the goal of each row by sequence length."""
 
     heads: int
     dim: int
@@ -81,31 +81,31 @@ class AttentionResult(Measurement):
 
     def title(self) -> list[str]:
         return [
-            "Attention: time ÷ a peer's time, side by side in float32; less is better.",
+            "Attention in float32: our time ÷ the peer's time; lower is better.",
             f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
         ]
 
     def remarks(self) -> list[str]:
         return [
-            "Before they were timed, all sides gave the right outputs and gradients, to "
-            f"{largest_difference(self.agreements):.0e} of the largest.",
+            "Before timing, all implementations gave the right outputs and gradients to a relative "
+            f"{largest_difference(self.agreements):.0e}.",
             *_ABOUT_SUMS,
             *block.ABOUT_BLOCKS,
-            "A step without 'whole' is the sum alone, as SDPA's is: S ← S + k vᵀ and q S.",
+            "'decoding step' is the sum alone, as in SDPA: S ← S + k vᵀ and q S; 'whole' adds φ, the encoding and Δ.",
             *absent(self.lines),
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
 _ABOUT_SUMS = (
-    "SDPA is softmax attention, another function at the same task; it and we were each checked against our matrix.",
-    "Extra memory is all that is allocated beyond q, k, v and the output's gradient; the output and the gradients",
-    "of q, k and v are four of the tensors counted.",
+    "SDPA is softmax attention, another function for the same task; both were checked against their n × n matrix.",
+    "Extra memory is everything allocated beyond q, k, v and the gradient of the output. The output and the gradients",
+    "of q, k and v are four of the counted tensors.",
 )
 
 
 def absent(lines: Sequence[Line]) -> list[str]:
-    """Which peers are not installed, and the way out."""
+    """Say which peers are not installed and how to install them."""
     names = sorted({line.row.partition(" ÷ ")[2] for line in lines if line.verdict == "missing"})
     if not names:
         return []
@@ -116,7 +116,7 @@ def absent(lines: Sequence[Line]) -> list[str]:
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
-    """Check that every side gives the right answer, then time them. ``quick`` takes tiny shapes."""
+    """Check every implementation against its specification, then time them; ``quick`` uses tiny shapes."""
     rounds = rounds or (2 if quick else 15)
     sizes = QUICK if quick else FULL
     marks = stamp("fla-core", "pytorch-fast-transformers")
@@ -159,19 +159,19 @@ def measure_sum(
 
 
 def measure_memory(n: int, goal: float, sizes: Sizes) -> Line:
-    """The output and the gradients of q, k and v are four of the N × d tensors."""
+    """Count the extra memory in N × d tensors; the output and the gradients of q, k and v are four of them."""
     qkv = draw(n, sizes)
     tensors = peak_allocated(forward_and_backward(our_causal, *qkv)) / qkv[0].nbytes
     return Line(f"{CAUSAL}, extra memory in N × d tensors", f"N = {n}", goal, judge(tensors, goal), tensors)
 
 
 def draw(n: int, sizes: Sizes) -> Tensor:
-    """q, k and v in one tensor, (3, 1, heads, n, d)."""
+    """Return q, k and v in one tensor, (3, 1, heads, n, d)."""
     return torch.randn(3, 1, sizes.heads, n, sizes.dim, generator=torch.Generator().manual_seed(0))
 
 
 def check_sums(sizes: Sizes, peers: list[SumPeer]) -> Iterator[Agreement]:
-    """Ours against the specification; the peers against ours; and SDPA, which answers another question, against its."""
+    """Check our sums against the n × n specification, the peers against ours, and SDPA against softmax written out."""
     few = draw(min(512, max(sizes.causal_softmax)), sizes)
     for causal, ours, softmax in ((True, our_causal, softmax_causal), (False, our_sum, softmax_everywhere)):
         name = "causal sum" if causal else "bidirectional sum"
@@ -189,5 +189,5 @@ def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 
 
 def on_stack(compute: Any, *rest: Any):
-    """A function of q, k and v as one of the tensor that holds all three."""
+    """Turn a function of q, k and v into a function of the tensor that stacks them."""
     return lambda x: compute(*x.unbind(0), *rest)

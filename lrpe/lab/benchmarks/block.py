@@ -1,4 +1,4 @@
-"""The attention block of each encoding ÷ Base's: φ, P, Λ, the sum and the normaliser on ready q, k, v."""
+"""``lrpe bench block``: φ, P, Λ, the sum and the normaliser of each encoding ÷ those of Base (no P and Λ)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from lrpe.positions import sequence
 
 GOALS = {"RoPE": 1.08, "Type 1": 1.55, "Type 2": 1.15, "Type 3": 1.20}
 NAMES = {"RoPE": "rope", "Type 1": "type1", "Type 2": "type2", "Type 3": "type3"}
-BASE_GOAL = 1.05  # or else the other ratios could be bought by slowing Base
+BASE_GOAL = 1.05  # Base has a goal too: a slow Base would flatter every other ratio
 _HAS_ANGLES = ("RoPE", "Type 1", "Type 2")
 PHI, _SUMMATION = EluPlusOne(), Bidirectional()
 
@@ -37,9 +37,9 @@ class BlockSizes:
 
 FULL, QUICK = BlockSizes((4, 8, 512, 64)), BlockSizes((2, 2, 32, 16))
 ABOUT_BLOCKS = (
-    "A block is φ, P, Λ, the bidirectional sum and the normaliser, on ready q, k, v; Base's is without P and Λ.",
-    "Base's by hand is the fastest that we can write, so that no ratio to Base's is bought by slowing it.",
-    "A block with a goal makes its table in the call, once for q and k, as a layer does, with α fixed.",
+    "A block is φ, P, Λ, the bidirectional sum and the normaliser, from q, k, v on; Base has no P and Λ.",
+    "'Base's by hand' is the fastest Base that we can write; it shows that Base itself is not slow.",
+    "A block with a goal has fixed α and computes its table in the call, once for q and k, as a layer does.",
 )
 
 
@@ -50,28 +50,28 @@ class _BlockResult(Measurement):
 
     def title(self) -> list[str]:
         return [
-            "The attention block of each encoding, forward + backward in float32: time ÷ Base's; less is better.",
+            "The attention block of each encoding, forward + backward in float32: time ÷ Base's; lower is better.",
             f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
         ]
 
     def remarks(self) -> list[str]:
         return [
-            "Before they were timed, all blocks gave the outputs and gradients of their matrix, to "
-            f"{largest_difference(self.agreements):.0e} of the largest.",
+            "Before timing, all blocks gave the outputs and gradients of their n × n matrix to a relative "
+            f"{largest_difference(self.agreements):.0e}.",
             *ABOUT_BLOCKS,
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> _BlockResult:
-    """Check every block against its matrix, then time them beside Base's. ``quick`` takes tiny shapes."""
+    """Check every block against its n × n matrix, then time it against Base's; ``quick`` uses tiny shapes."""
     rounds, sizes, marks = rounds or (2 if quick else 15), QUICK if quick else FULL, stamp()
     agreements = list(check_blocks(sizes))
     return _BlockResult(quick, rounds, read_settings(), marks, collect(measure_blocks(sizes, rounds)), agreements)
 
 
 def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:
-    """Under PlainDelta with the goals; then with tables ready, with learned α, and under an output norm."""
+    """Yield the blocks under PlainDelta with their goals; then with ready tables, learned α, and an output norm."""
     at = "×".join(map(str, sizes.shape))
     qkv = draw(sizes)
     by_hand = forward_and_backward(base_by_hand, *qkv)
@@ -92,7 +92,7 @@ def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:
 
 
 def check_blocks(sizes: BlockSizes) -> Iterator[Agreement]:
-    """Every block against the specification: the same with the matrix, and with φ written as it is defined."""
+    """Check every block against the n × n sum with φ written as it is defined."""
     qkv = draw(sizes)
     for name, encode in {"Base": base(sizes), **{kind: fixed(kind, sizes) for kind in NAMES}}.items():
         sides = (on_stack(block(encode)), on_stack(specified(encode)))
@@ -120,7 +120,7 @@ def base_by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 class _BaseByHand(torch.autograd.Function):
-    """φ(q) Σ φ(k) vᵀ ÷ φ(q)·Σ φ(k) and its gradient in as few passes as torch can: what Base's block should cost."""
+    """φ(q) Σ φ(k) vᵀ ÷ φ(q)·Σ φ(k) and its gradient, in as few passes over memory as torch allows."""
 
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -157,7 +157,7 @@ def base(sizes: BlockSizes) -> PositionalEncoding:
 
 def fixed(kind: str, sizes: BlockSizes) -> PositionalEncoding:
     angles = {"learned_angles": False} if kind in _HAS_ANGLES else {}
-    return encoding(NAMES[kind], sizes.shape[-1], seed=0, **angles)  # sides with the same P can be compared
+    return encoding(NAMES[kind], sizes.shape[-1], seed=0, **angles)  # one seed, so that all have the same P
 
 
 def learned(kind: str, sizes: BlockSizes) -> PositionalEncoding:
@@ -165,7 +165,7 @@ def learned(kind: str, sizes: BlockSizes) -> PositionalEncoding:
 
 
 def ready(kind: str, sizes: BlockSizes) -> PositionalEncoding:
-    """An encoding whose table was made before."""
+    """Return an encoding whose table is computed outside the timed call."""
     encode = fixed(kind, sizes)
     table = encode.table(sequence(sizes.shape[2]))
     encode.table = lambda positions, dtype=torch.float32: table

@@ -1,4 +1,4 @@
-"""Two saved results of one benchmark: what changed beyond the noise."""
+"""``lrpe bench compare``: what changed beyond the noise between two saved results of one benchmark."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -11,14 +11,14 @@ from lrpe.lab.benchmarks.lines import Line
 from lrpe.lab.benchmarks.measurement import read_result
 
 NOISE = "within the noise"
-_COUNTED = 0.01  # how far a figure without quartiles, as memory, may lie from the same measured again
+_COUNTED = 0.01  # relative noise of a figure without quartiles, such as memory
 
-_Key = tuple[str, str]  # a line's row, and at what
+_Key = tuple[str, str]  # (row, at) of a line
 
 
 @dataclass(frozen=True)
 class Change:
-    """A line that both have; ``ratio`` is B ÷ A."""
+    """A line that both results have; ``ratio`` is B ÷ A."""
 
     a: Line
     b: Line
@@ -28,7 +28,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``differs`` is what the two were measured with that is not the same, each with both values."""
+    """Two results compared; ``differs`` has the conditions (machine, versions, threads) that were not the same."""
 
     benchmark: str
     a: str
@@ -47,9 +47,9 @@ class Comparison:
         return "\n\n".join([f"{self.benchmark}\nA: {self.a}\nB: {self.b}", table, "\n".join(self.remarks())])
 
     def remarks(self) -> Iterator[str]:
-        yield "A figure has changed if the ranges between its quartiles do not meet; one without, if by more than 1 %."
+        yield "A figure has changed if its interquartile ranges do not overlap; without quartiles, if by more than 1 %."
         for name, (a, b) in self.differs.items():
-            yield f"They differ in {name}: {a} and {b}, which may be all that changed."
+            yield f"They differ in {name}: {a} and {b}; that alone may explain a change."
         for side, names in (("A", self.only_a), ("B", self.only_b)):
             yield from (f"Only {side} has {name}." for name in names)
 
@@ -59,14 +59,16 @@ def compare_results(a_file: Path, b_file: Path) -> Comparison:
         return _compare_files(a_file, b_file)
     except (TypeError, KeyError, AttributeError) as error:
         files = f"{str(a_file)!r} and {str(b_file)!r}"
-        raise LrpeError(f"Results are compared as --save writes them; {files} are not both: {error!r}.") from error
+        raise LrpeError(
+            f"Only results written by --save can be compared; {files} are not both such files: {error!r}."
+        ) from error
 
 
 def _compare_files(a_file: Path, b_file: Path) -> Comparison:
     a, b = read_result(a_file), read_result(b_file)
     require(
         a["benchmark"] == b["benchmark"],
-        f"Only results of the same benchmark are compared; {str(a_file)!r} is of {a['benchmark']!r} and "
+        f"Only results of the same benchmark can be compared; {str(a_file)!r} is of {a['benchmark']!r} and "
         f"{str(b_file)!r} of {b['benchmark']!r}.",
     )
     of_a, of_b = _lines_by_key(a), _lines_by_key(b)
@@ -88,7 +90,7 @@ def change(a: Line, b: Line) -> Change:
 
 
 def word_for(a: Line, b: Line) -> str:
-    """Whether B is faster or slower than A; of memory, whether it is less or more."""
+    """Say whether B is faster or slower than A, or, for memory, less or more."""
     (a_low, a_high), (b_low, b_high) = span(a), span(b)
     if b_low <= a_high and a_low <= b_high:
         return NOISE
@@ -106,7 +108,7 @@ def span(line: Line) -> tuple[float, float]:
 
 
 def _lines_by_key(result: dict[str, Any]) -> dict[_Key, Line]:
-    """The lines that have a figure; of the encodings also the rows that have no goal."""
+    """Return the lines with a figure by (row, at); for ``encoding``, also the rows without a goal."""
     lines = [Line(**line) for line in result.get("lines", ())]
     lines += [line for shape in result.get("shapes", ()) for line in _shape_lines(shape)]
     return {(line.row, line.at): line for line in lines if line.figure}
@@ -127,7 +129,7 @@ def _describe_origin(result: dict[str, Any], file: Path) -> str:
 
 
 def _compare_conditions(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """What both should have been measured with, to be compared."""
+    """Yield the conditions that should be equal in a fair comparison, with both values."""
     yield "--quick", (a["quick"], b["quick"])
     for where, name in (("stamp", "machine"), ("stamp", "python"), ("settings", "threads")):
         yield name, (a[where][name], b[where][name])

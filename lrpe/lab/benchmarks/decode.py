@@ -1,4 +1,4 @@
-"""A whole language model that reads a prompt and writes on: linear attention beside softmax with a static cache."""
+"""``lrpe bench decode``: prefill and decoding of a language model, linear attention ÷ softmax with a static cache."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lrpe.lab.benchmarks.process import read_settings
 from lrpe.lab.benchmarks.timing import Timed, clock, interleave, summarise, warn_if_busy
 from lrpe.lab.stamp import stamp
 
-_TOLERANCE = 1e-3  # of float32 logits, relative to the largest: token by token against the whole text at once
+_TOLERANCE = 1e-3  # relative, for float32 logits: token by token against the whole text at once
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Sizes:
 _FULL = _Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512)
 QUICK = _Sizes(32, 2, 2, 64, (256, 300), 64, 32)
 _PROMPT_GOAL, _TOKEN_GOAL, _CACHE_GOAL = 1 / 5, 1 / 2.5, 1.0
-_BLOCKS = 8  # the tokens are written in so many turns, one side beside the other
+_BLOCKS = 8  # linear and softmax take turns, in this many blocks of tokens
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,25 @@ class _DecodeResult(Measurement):
     def title(self) -> list[str]:
         layers, width, heads, inner = self.sizes.layers, self.sizes.width, self.sizes.heads, self.sizes.inner
         return [
-            "A language model at work: linear attention's time ÷ softmax's, in float32; less is better.",
+            "Prefill and decoding in float32: linear attention's time ÷ softmax's; lower is better.",
             f"{layers} layers, width {width}, {heads} heads, feed-forward {inner}, gated, batch 1.",
-            f"Medians of {self.rounds} prompts and of {_BLOCKS} turns of tokens, quartiles in brackets.",
+            f"Medians of {self.rounds} prompts and of {_BLOCKS} blocks of tokens, quartiles in brackets.",
         ]
 
     def remarks(self) -> list[str]:
         sizes = self.sizes
         flops = 2 * sizes.prompt * sizes.layers * (4 * sizes.width**2 + 3 * sizes.width * sizes.inner)
         return [
-            "Linear is LrpeConfig() at these sizes; softmax the same with SDPA, RoPE, no decay, and a cache reserved.",
-            f"Before they were timed, both gave the whole text's logits from their caches, to {self.agreement:.0e}.",
-            f"Both multiply by the same weights, {flops / 1e9:.0f} GFLOP for the prompt: no attention goes below that.",
+            "Linear is LrpeConfig() at these sizes; softmax has SDPA, RoPE, no decay and a preallocated cache.",
+            f"Before timing, both gave the same logits with and without a cache, to a relative {self.agreement:.0e}.",
+            f"Both multiply by the same weights, {flops / 1e9:.0f} GFLOP for the prompt: a bound for any attention.",
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
 @torch.inference_mode()
 def measure(quick: bool = False, rounds: int | None = None) -> _DecodeResult:
-    """Check that each side writes what it would without a cache, then time them side by side."""
+    """Check that each model gives the same logits with and without its cache, then time them side by side."""
     rounds, sizes = rounds or (1 if quick else 3), QUICK if quick else _FULL
     marks, lines, apart = stamp("transformers"), [], 0.0
     for vocabulary in sizes.vocabularies:
@@ -72,7 +72,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> _DecodeResult:
 
 
 def build(kind: str, vocabulary: int, sizes: _Sizes):
-    """The default model; or the same with softmax attention, RoPE, and no decay, which would only slow it."""
+    """Return the default model, or the same with softmax attention and RoPE; a decay would only slow softmax."""
     from lrpe.models import LrpeConfig, LrpeForCausalLM
 
     torch.manual_seed(0)
@@ -89,14 +89,21 @@ def build(kind: str, vocabulary: int, sizes: _Sizes):
 
 
 def check_cache(model: Any, vocabulary: int) -> float:
-    """How far logits from the cache are from those of the whole text; an error if that is further than allowed."""
+    """Return the relative difference between logits with and without the cache.
+
+    Raises:
+        LrpeError: it is larger than the tolerance.
+    """
     ids = draw(vocabulary, 40)
     whole = model(ids, use_cache=False).logits
     parts, cache = [], _empty_cache(model, 40)
     for part in (ids[:, :33], *ids[:, 33:].split(1, 1)):
         parts.append(model(part, past_key_values=cache).logits)
     apart = float((torch.cat(parts, 1) - whole).abs().max() / whole.abs().max())
-    require(apart <= _TOLERANCE, f"Only a cache that gives the same logits is timed; these differ by {apart:.1e}.")
+    require(
+        apart <= _TOLERANCE,
+        f"Only a cache that gives the same logits is timed; these differ by {apart:.1e}.",
+    )
     return apart
 
 
@@ -124,7 +131,7 @@ def _measure_sides(sides: dict[str, Any], vocabulary: int, sizes: _Sizes, rounds
 
 
 def products(model: Any, tokens: int) -> Call:
-    """The trunk's products of so many tokens with its weights, which both sides share, and nothing else."""
+    """Return a call that does the trunk's matrix products for ``tokens`` tokens and nothing else."""
     layers = [module for module in model.model.modules() if isinstance(module, nn.Linear)]
     inputs = {width: torch.randn(1, tokens, width) for width in {layer.in_features for layer in layers}}
 
@@ -136,7 +143,7 @@ def products(model: Any, tokens: int) -> Call:
 
 
 def _write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> tuple[float, float]:
-    """Linear ÷ softmax, and linear's seconds a token, over a turn of greedy decoding by each."""
+    """Decode greedily with each; return linear ÷ softmax, and linear's seconds per token."""
     seconds = {}
     for kind, model in sides.items():
         token = draw(256, 1)

@@ -1,4 +1,4 @@
-"""One decoding step, whose cost does not know the context, ÷ SDPA over a static cache of keys and values."""
+"""One decoding step, whose cost does not depend on the context, ÷ SDPA over a static cache of keys and values."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ from lrpe.lab.benchmarks.peers import softmax_everywhere, softmax_written_out
 
 @torch.no_grad()
 def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) -> Iterator[Line]:
-    """The sum alone, as SDPA's is; and the whole step, with φ, Type 2 and Δ."""
+    """Yield the sum alone, which is what SDPA computes, and the whole step with φ, Type 2 and Δ."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, heads, 1, dim, generator=generator)
     S, z = torch.randn(1, heads, dim, dim, generator=generator), torch.rand(1, heads, dim, generator=generator)
@@ -46,7 +46,7 @@ def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) ->
 
 
 def check_steps(heads: int, dim: int) -> Iterator[Agreement]:
-    """The last of 65 tokens: by a step from the state before it, and by the matrix; and SDPA's by its own."""
+    """Check the last of 65 tokens: a step against the n × n sum, and SDPA against softmax written out."""
     x = torch.randn(3, 1, heads, 65, dim, generator=torch.Generator().manual_seed(0))
     yield check_agreement(("decoding step", "its matrix"), (_last_by_step, _last_by_matrix), x, 1e-4, "sums")
     yield check_agreement(("SDPA", "its matrix"), (_last_by_softmax, _last_written_out), x, 1e-4, "softmax")

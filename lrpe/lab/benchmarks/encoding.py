@@ -1,4 +1,4 @@
-"""What encoding a tensor costs, in copies of that tensor."""
+"""``lrpe bench encoding``: the cost of encoding a tensor, in copies of that tensor."""
 
 import sys
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _Apply = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Case:
-    """A shape, and how many copies the rotation may cost there: forward, and forward + backward."""
+    """A shape and the rotation's goals there, in copies: forward, and forward + backward."""
 
     shape: Shape
     forward: float
@@ -37,12 +37,12 @@ class Case:
 
 _CASES = [Case((8, 8, 512, 64), 2.2, 2.2), Case((1, 8, 8192, 64), 1.4, 1.5)]
 QUICK = [Case((2, 2, 32, 16), 2.2, 2.2), Case((1, 2, 128, 16), 1.4, 1.5)]
-_JUDGED = "Λ, Type 2"  # the rotation: the row that has goals
+_JUDGED = "Λ, Type 2"  # the rotation is the row with goals
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A function of x to time, and what it learns. ``apply`` is None for a peer that is not installed."""
+    """A function of x to time, and its parameters; ``apply`` is None if a peer is not installed."""
 
     name: str
     apply: _Apply | None
@@ -51,7 +51,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of one contender; no ``both`` if it has no backward, neither if it is missing."""
+    """The cost of one contender: ``both`` is None if it has no backward, ``forward`` too if it is not installed."""
 
     name: str
     forward: Ratio | None
@@ -74,8 +74,9 @@ class EncodingResult(Measurement):
     def title(self) -> list[str]:
         return [
             "Encoding a float32 tensor: forward in copies of it, forward + backward in units of two copies.",
-            f"Medians of {self.rounds} interleaved rounds, quartiles in brackets; tables are ready unless it says so.",
-            "Type 1 writes twice as many features as it reads, so that 1.5 is the least it can cost.",
+            f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
+            "Tables are precomputed unless a row says otherwise.",
+            "Type 1 writes twice as many features as it reads, so it costs at least 1.5.",
         ]
 
     def tables(self) -> list[str]:
@@ -86,7 +87,7 @@ class EncodingResult(Measurement):
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
-    """Time everything at every shape. ``quick`` takes tiny shapes, to see that all of it runs."""
+    """Time every contender at every shape; ``quick`` uses tiny shapes, to check that everything runs."""
     rounds = rounds or (2 if quick else 20)
     marks = stamp("transformers", "rotary-embedding-torch")
     cases = QUICK if quick else _CASES
@@ -149,7 +150,7 @@ def _basis_with_table(basis: Basis) -> _Apply:
 
 
 def _tasks_of(contender: Contender, x: Tensor) -> list[Timed]:
-    """Forward in copies, and forward + backward in units of two copies."""
+    """Return the forward pass, in copies, and forward + backward, in units of two copies."""
     apply = contender.apply
     if apply is None:
         return []
@@ -167,7 +168,7 @@ def _tasks_of(contender: Contender, x: Tensor) -> list[Timed]:
 
 
 def _table_tasks(n: int, dim: int) -> list[Timed]:
-    """Making the table of n positions, which then serves queries and keys of every batch and head."""
+    """Return the computation of the table of n positions, which all queries and keys share."""
     s = sequence(n)
     kinds = {"Type 1": "identity*unitary", "Type 2": "identity*orthogonal", "Type 3": "identity*permutation"}
     makers = {kind: encoding(name, dim) for kind, name in kinds.items()}
@@ -175,7 +176,7 @@ def _table_tasks(n: int, dim: int) -> list[Timed]:
 
 
 def _check_peer(peer: Peer, x: Tensor) -> Agreement:
-    """A peer gives the features of our rope, or the scores of our rope-half, or its speed is nobody's business."""
+    """Check that a peer gives the features of our rope, or the scores of our rope-half."""
     assert peer.rotate is not None
     rotate, n, dim = peer.rotate, x.shape[-2], x.shape[-1]
     if peer.equal == "features":
@@ -188,7 +189,7 @@ def _check_peer(peer: Peer, x: Tensor) -> Agreement:
 
 
 def _scores_of(apply: _Apply) -> _Apply:
-    """The scores between 64 or so of the rows, evenly spread."""
+    """Return the scores between about 64 evenly spaced rows; all n × n would not fit in memory."""
 
     def scores(x: Tensor) -> Tensor:
         some = apply(x)[..., :: max(x.shape[-2] // 64, 1), :]
@@ -201,7 +202,7 @@ def shape_table(result: ShapeResult) -> str:
     rows = [[row.name, show(row, row.forward), show(row, row.both)] for row in result.rows]
     lines = [in_columns([str(result.shape), "forward", "forward + backward"], rows)]
     if any(row.forward is None for row in result.rows):
-        lines.append("missing: not installed; pip install 'lrpe[bench]'")
+        lines.append("missing: not installed. Run pip install 'lrpe[bench]'.")
     return "\n".join(lines)
 
 

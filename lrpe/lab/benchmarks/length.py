@@ -1,4 +1,4 @@
-"""What a longer text costs: time and memory as the number of tokens doubles, beside softmax and the matrix."""
+"""``lrpe bench length``: time and memory as the number of tokens doubles, against SDPA and the n × n matrix."""
 
 import random
 import sys
@@ -28,14 +28,14 @@ from lrpe.lab.benchmarks.process import read_settings
 from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, quartiles, warn_if_busy
 from lrpe.lab.stamp import stamp
 
-_TIME_GOAL, _MEMORY_GOAL, _MILLION_GOAL = 2.2, 2.1, 14.0  # of a doubling, of a doubling, and in GiB
+_TIME_GOAL, _MEMORY_GOAL, _MILLION_GOAL = 2.2, 2.1, 14.0  # time and memory per doubling; GiB for a million tokens
 SEGMENTS, ONE_CALL, _SOFTMAX, _MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
 _PHI, _NORMALIZER = EluPlusOne(), PlainDelta()
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Powers of two: where each side begins and ends, from where a doubling has a goal, and how long a segment is."""
+    """Shapes and, as powers of two, the lengths: first, first judged, last per side, and of a segment."""
 
     heads: int
     dim: int
@@ -44,7 +44,7 @@ class Sizes:
     one_call: int
     square: int
     segment: int
-    seconds: float  # to time each side for in a round, at the least
+    seconds: float  # the least time to spend on each side per round
 
 
 FULL = Sizes(heads=8, dim=64, first=9, judged=14, one_call=18, square=13, segment=14, seconds=0.2)
@@ -54,7 +54,7 @@ _QUICK_LONGEST = 8
 
 @dataclass(frozen=True)
 class Point:
-    """One forward pass of a side over ``length`` tokens, its time with quartiles; no ``bytes`` if none were told."""
+    """One forward pass over ``length`` tokens: median time, quartiles, and memory (None if not reported)."""
 
     side: str
     length: int
@@ -79,8 +79,8 @@ class _LengthResult(Measurement):
     def title(self) -> list[str]:
         return [
             f"A causal forward pass, {self.heads} heads of {self.dim}, Type 2, PlainDelta, float32: "
-            "time, and memory above the process's baseline with q, k and v counted.",
-            f"Medians of {self.rounds} interleaved rounds. Segments have {self.segment} tokens and hand on the state.",
+            "time, and memory above the process's baseline, including q, k and v.",
+            f"Medians of {self.rounds} interleaved rounds. Segments have {self.segment} tokens and pass on the state.",
         ]
 
     def tables(self) -> list[str]:
@@ -90,14 +90,14 @@ class _LengthResult(Measurement):
         return [
             "Before timing, each side gave the outputs and gradients of its n × n matrix to a relative "
             f"{largest_difference(self.agreements):.0e}.",
-            "SDPA is softmax attention. Exponents of time and memory are fitted to each side's four longest texts.",
+            "SDPA is softmax attention. Exponents are fitted to the four greatest lengths of each side.",
             *warn_if_busy(self.processor_share),
         ]
 
 
 @torch.no_grad()
 def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> _LengthResult:
-    """Time and memory of a causal forward pass with Type 2, up to 2^longest tokens. ``quick`` takes a few hundred."""
+    """Measure a causal forward pass with Type 2 up to 2^longest tokens; ``quick`` stops at a few hundred."""
     sizes, longest = (QUICK, _QUICK_LONGEST) if quick else (FULL, longest)
     rounds, marks = rounds or (2 if quick else 5), stamp()
     agreements = list(check(sizes))
@@ -125,7 +125,7 @@ def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -
 
 
 def _sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
-    """Each side at each of its lengths."""
+    """Return (side, length, call) for each side at each of its lengths."""
     encode = encoding("type2", sizes.dim, seed=0)
     ends: list[tuple[str, int, Sum]] = [
         (SEGMENTS, longest, in_segments(encode, 2**sizes.segment)),
@@ -137,7 +137,7 @@ def _sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
 
 
 def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
-    """The whole text piece by piece, the state carried on: what is needed beside q, k, v and the output stays small."""
+    """Attend segment by segment, passing on the state: memory beyond q, k, v and the output does not grow with n."""
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out, state = torch.empty_like(v), None
@@ -160,7 +160,7 @@ def _in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
 
 
 def check(sizes: Sizes) -> Iterator[Agreement]:
-    """In one call, and in segments of a few tokens, against the matrix; and SDPA against its own."""
+    """Check one call and short segments against the n × n sum, and SDPA against softmax written out."""
     encode = encoding("type2", sizes.dim, seed=0)
     x = torch.stack(draw(256, sizes))
     sides = {ONE_CALL: _in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
@@ -174,15 +174,15 @@ def check(sizes: Sizes) -> Iterator[Agreement]:
 
 
 def draw(n: int, sizes: Sizes) -> list[Tensor]:
-    """q, k and v of n tokens, a power of two: a few thousand random ones, repeated."""
+    """Return q, k and v of n tokens, a power of two: at most 4096 random tokens, repeated, because drawing is slow."""
     few = min(n, 4096)
     drawn = torch.randn(3, 1, sizes.heads, few, sizes.dim, generator=torch.Generator().manual_seed(0))
     return [x.repeat(1, 1, n // few, 1) for x in drawn]
 
 
 def measure_memory(side: str, n: int, run: Sum, sizes: Sizes) -> int | None:
-    """The smaller of two: holes between blocks in memory can only add."""
-    print(f"Memory of {n} tokens, {side}.", file=sys.stderr, flush=True)
+    """Return the smaller of two measurements: fragmentation can only add to the peak."""
+    print(f"Measuring memory: {side}, {n} tokens.", file=sys.stderr, flush=True)
     held = [peak_resident(lambda: run(*draw(n, sizes))) for _ in range(2)]
     return min(filter(None, held), default=None)
 
@@ -190,11 +190,11 @@ def measure_memory(side: str, n: int, run: Sum, sizes: Sizes) -> int | None:
 def measure_seconds(
     sides: Sequence[tuple[str, int, Sum]], rounds: int, sizes: Sizes
 ) -> dict[tuple[str, int], list[float]]:
-    """Every side at every length once a round, in an order drawn anew."""
+    """Time every side at every length once per round, in a random order."""
     found: dict[tuple[str, int], list[float]] = {(side, n): [] for side, n, _ in sides}
     with no_garbage_collection():
         for turn in range(rounds):
-            print(f"Timing, round {turn + 1} of {rounds}.", file=sys.stderr, flush=True)
+            print(f"Timing: round {turn + 1} of {rounds}.", file=sys.stderr, flush=True)
             for side, n, run in random.Random(turn).sample(sides, len(sides)):
                 qkv = draw(n, sizes)
                 found[side, n].append(_time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
@@ -202,7 +202,7 @@ def measure_seconds(
 
 
 def _time_for(least: float, run: Callable[[], object]) -> float:
-    """Seconds a call, over as many calls as take that long, after one that is not counted."""
+    """Return the seconds per call, over enough calls to take ``least`` seconds, after one warm-up call."""
     run()
     calls, start = 0, clock()
     while calls == 0 or clock() - start < least:
@@ -217,7 +217,7 @@ def point_of(side: str, n: int, seconds: Sequence[float], held: int | None) -> P
 
 
 def exponents_of(points: Sequence[Point], field: str) -> dict[str, float]:
-    """The exponent of each side's seconds or bytes, where it has two that are known."""
+    """Return the fitted exponent of seconds or bytes for each side with at least two known values."""
     known: dict[str, list[tuple[int, float]]] = {point.side: [] for point in points}
     for point in points:
         if value := getattr(point, field):
@@ -226,7 +226,7 @@ def exponents_of(points: Sequence[Point], field: str) -> dict[str, float]:
 
 
 def exponent(pairs: Sequence[tuple[int, float]]) -> float:
-    """b in value ∝ n^b, over the four longest."""
+    """Return b in value ∝ n^b, fitted to the four greatest lengths."""
     longest = pairs[-4:]
     return linear_regression([log(n) for n, _ in longest], [log(value) for _, value in longest]).slope
 
@@ -252,7 +252,7 @@ def judge_million(points: Sequence[Point]) -> Iterator[Line]:
 
 
 def _point_table(result: _LengthResult) -> str:
-    """A row a length; for each side its milliseconds and its MiB."""
+    """Return a table with one row per length and, for each side, milliseconds and MiB."""
     names, lengths = list(result.exponents), sorted({point.length for point in result.points})
     found = {(point.side, point.length): point for point in result.points}
     header = ["tokens", *(f"{name}: {unit}" for name in names for unit in ("ms", "MiB"))]

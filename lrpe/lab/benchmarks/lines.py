@@ -1,4 +1,4 @@
-"""A line of a speed table: us ÷ a peer, the goal, and pass or short."""
+"""A line of a benchmark table: our figure ÷ the peer's, the goal, and pass or short."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -17,15 +17,15 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True)
 class Line:
-    """A figure that should not exceed its goal, or should reach it where higher is better.
+    """A figure and its goal: an upper bound, or a lower bound where higher is better.
 
-    There is no figure if the peer is missing, and no goal if none was set.
+    ``figure`` is None if the peer is not installed, ``goal`` if none is set.
     """
 
     row: str
     at: str
     goal: float | None
-    verdict: str  # pass, short, missing; or nothing, if there is no goal
+    verdict: str  # "pass", "short", "missing", or "" without a goal
     figure: float | None = None
     low: float | None = None
     high: float | None = None
@@ -56,13 +56,13 @@ def missing_line(row: str, at: str, goal: float) -> Line:
 
 
 def time_beside(row: str, at: str, goal: float | None, ours: Call, theirs: Call, rounds: int) -> Line:
-    """Time the two sides beside each other."""
+    """Time two calls in interleaved rounds and return ours ÷ theirs."""
     timing = interleave([Timed(row, ours)], theirs, rounds, calls_within(0.05, theirs))
     return line_of(timing, row, row, at, goal)
 
 
 def line_of(timing: Timing, task: str, row: str, at: str, goal: float | None) -> Line:
-    """The line of one of the tasks that were timed."""
+    """Return the line of one of the timed calls."""
     return line_from(timing.ratios[task], row, at, goal, timing.processor_share)
 
 
@@ -72,7 +72,7 @@ def line_from(figure: Ratio, row: str, at: str, goal: float | None, share: float
 
 
 def collect(lines: Iterable[Line]) -> list[Line]:
-    """The lines, each of them told on stderr as soon as it is measured."""
+    """Return the lines as a list, printing each to stderr as soon as it is measured."""
     found = []
     for line in lines:
         print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
@@ -81,7 +81,7 @@ def collect(lines: Iterable[Line]) -> list[Line]:
 
 
 def calls_within(seconds: float, run: Call) -> int:
-    """How many calls of ``run`` fit into that time: 1 or more, and 100 at the most."""
+    """Return how many calls of ``run`` fit into that time, from 1 to 100."""
     run()
     start = clock()
     run()
@@ -89,7 +89,7 @@ def calls_within(seconds: float, run: Call) -> int:
 
 
 def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learned: Sequence[Tensor] = ()) -> Call:
-    """The output, and the gradients of the inputs and of what is learned, for a fixed gradient of the output."""
+    """Return a call that gives the output and the gradients of inputs and parameters, for a fixed output gradient."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     g = torch.randn_like(compute(*leaves).detach(), memory_format=torch.contiguous_format)
 
@@ -101,7 +101,7 @@ def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learne
 
 
 def line_table(lines: Sequence[Line], judged: bool = True) -> str:
-    """The lines as a table; where nothing is judged, as of tiny shapes, without goals and verdicts."""
+    """Return the lines as a table; without goals and verdicts unless ``judged``."""
     judge_columns = (lambda line: (goal_of(line), line.verdict)) if judged else (lambda line: ("–", ""))
     rows = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""What the training loop costs beside forward, backward and the optimiser's step, and what it costs to resume."""
+"""``lrpe bench loop``: the training loop's overhead over forward, backward and step, and the time to resume."""
 
 import tempfile
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from lrpe.lab.training.settings import Training
 from lrpe.models.configuration import LrpeConfig
 
 _GOAL, _RESUMING_GOAL = 0.03, 10.0
-WARM = 5  # updates that are not counted
+WARM = 5  # warm-up updates, not counted
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Sizes:
         return f"{self.layers} × {self.width}, {self.batch} × {self.length} bytes"
 
 
-_FULL = _Sizes(layers=3, width=128, heads=4, batch=8, length=256)  # the language model of lrpe table lm --scale small
+_FULL = _Sizes(layers=3, width=128, heads=4, batch=8, length=256)  # the language model of `lrpe table lm --scale small`
 QUICK = _Sizes(layers=1, width=16, heads=2, batch=2, length=16)
 
 
@@ -49,23 +49,23 @@ class _LoopResult(Measurement):
 
     def title(self) -> list[str]:
         return [
-            "The training loop's own time ÷ that of forward, backward and step, in float32; less is better.",
+            "The training loop's overhead ÷ the time of forward, backward and step, in float32; lower is better.",
             f"A language model of {self.sizes.layers} layers of width {self.sizes.width}, {self.sizes.heads} heads, on "
-            f"{self.sizes.batch} × {self.sizes.length} bytes an update.",
+            f"{self.sizes.batch} × {self.sizes.length} bytes per update.",
             f"Medians of {self.rounds} updates, quartiles in brackets.",
         ]
 
     def remarks(self) -> list[str]:
         return [
-            "The loop's own: reading and batching the text, clipping, metrics.jsonl, TensorBoard, and looking for what "
-            "went wrong.",
-            "Resuming is from the command's first look at the folder to the first batch, the checkpoint verified.",
+            "The overhead is reading and batching the text, clipping, metrics.jsonl, TensorBoard, and the checks for "
+            "divergence.",
+            "Resuming is measured from opening the folder to the first batch, including the check of the checkpoint.",
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> _LoopResult:
-    """Train for so many updates with a watch on the model's part of each; then take the run up again."""
+    """Train for ``rounds`` updates, timing the model's part of each, then resume the run."""
     rounds, sizes = rounds or (3 if quick else 100), QUICK if quick else _FULL
     marks = stamp("transformers")
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def build(sizes: _Sizes, updates: int, folder: Path) -> Loop:
 
 
 class _Watch:
-    """The seconds that some functions took, in all."""
+    """Sums the seconds spent in the functions that it wraps."""
 
     def __init__(self):
         self.seconds = 0.0
@@ -112,7 +112,7 @@ class _Watch:
 
 
 def time_updates(loop: Loop) -> tuple[list[tuple[float, float]], float]:
-    """Of each update the loop's own time ÷ the model's, and in seconds; and the share of the processor that it had."""
+    """Return (overhead ÷ model's time, overhead in seconds) per update, and the processor share."""
     model, marks = _Watch(), []
     loop.compute_loss, loop.backward = model.on(loop.compute_loss), model.on(loop.backward)
     loop.optimizer.step = model.on(loop.optimizer.step)

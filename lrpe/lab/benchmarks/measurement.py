@@ -1,4 +1,4 @@
-"""A result on the disk: JSON for machines and text for people, whole or not at all."""
+"""What every benchmark returns, and its files: JSON to compare, text to read."""
 
 import json
 import tempfile
@@ -14,46 +14,15 @@ from lrpe.lab.benchmarks.process import describe_settings
 from lrpe.lab.stamp import describe
 from lrpe.serialization import read_json
 
-
-def result_files(path: Path) -> tuple[Path, Path]:
-    """PATH.json and PATH.txt; a PATH that ends in one of the two names both."""
-    stem = path.with_suffix("") if path.suffix in (".json", ".txt") else path
-    return stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.txt")
-
-
-def prepare(path: Path) -> None:
-    """Make the folder that ``save`` will write to: better to fail before the measurement than after it."""
-    require(path.name not in ("", ".."), f"Results are saved in a file; {str(path)!r} names none.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise LrpeError(f"Results are saved in {str(path.parent)!r}, which cannot be written: {error}.") from None
-
-
-def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
-    """Write both files, each under a temporary name that is then renamed, so that no reader meets half a file."""
-    files = result_files(path)
-    for file, content in zip(files, (json.dumps(result, indent=2, ensure_ascii=False), text), strict=True):
-        write_atomically(file, f"{content}\n")
-    return files
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """What ``save`` wrote as JSON."""
-    result = read_json(path, dict[str, Any])
-    named = isinstance(result.get("benchmark"), str)
-    require(named, f"A result names its benchmark, as --save writes it; {str(path)!r} names none.")
-    return result
-
-
-_TINY = "Quick: the sizes are tiny, so these figures say that it runs and nothing about speed."
+_TINY = "Quick: with these tiny sizes the figures show that the benchmark runs; they say nothing about speed."
 
 
 @dataclass(frozen=True)
 class Measurement(ABC):
-    """``settings`` and ``stamp`` say how, where and of what; a quick one is of tiny sizes and is not judged."""
+    """A benchmark's lines, with how (``settings``) and where (``stamp``) they were measured.
+
+    A quick measurement has tiny sizes and is not judged against the goals.
+    """
 
     benchmark: ClassVar[str]
     quick: bool
@@ -64,11 +33,11 @@ class Measurement(ABC):
 
     @abstractmethod
     def title(self) -> list[str]:
-        """What was measured, and what a figure is."""
+        """Return what was measured and what a figure means."""
 
     @abstractmethod
     def remarks(self) -> list[str]:
-        """What a reader of the tables should know."""
+        """Return notes for readers of the tables."""
 
     def tables(self) -> list[str]:
         return [line_table(self.lines, judged=not self.quick)]
@@ -84,3 +53,36 @@ class Measurement(ABC):
             *([_TINY] if self.quick else []),
         ]
         return "\n\n".join(filter(None, ["\n".join(about), *self.tables(), "\n".join(self.remarks())]))
+
+
+def result_files(path: Path) -> tuple[Path, Path]:
+    """Return PATH.json and PATH.txt; a PATH with either ending names both."""
+    stem = path.with_suffix("") if path.suffix in (".json", ".txt") else path
+    return stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.txt")
+
+
+def prepare(path: Path) -> None:
+    """Create the folder that ``save`` will write to, so that a bad path fails before the measurement, not after it."""
+    require(path.name not in ("", ".."), f"path must name a file; got path={str(path)!r}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise LrpeError(f"The folder {str(path.parent)!r} cannot be written: {error}. Choose another path.") from None
+
+
+def save(path: Path, result: dict[str, Any], text: str) -> tuple[Path, Path]:
+    """Write both files, each under a temporary name that is then renamed: a reader never sees half a file."""
+    files = result_files(path)
+    for file, content in zip(files, (json.dumps(result, indent=2, ensure_ascii=False), text), strict=True):
+        write_atomically(file, f"{content}\n")
+    return files
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read the JSON that ``save`` wrote."""
+    result = read_json(path, dict[str, Any])
+    named = isinstance(result.get("benchmark"), str)
+    require(named, f"A result has a key 'benchmark'; {str(path)!r} has none. Give a .json file written by --save.")
+    return result

@@ -1,4 +1,4 @@
-"""Memory: what the allocator gave out, and what the system says that the process holds."""
+"""Peak memory: as counted by torch's allocator, and as reported by the operating system."""
 
 import ctypes
 import gc
@@ -11,11 +11,11 @@ from torch.autograd.profiler import profile
 
 
 def peak_allocated(run: Callable[[], object]) -> int:
-    """The most bytes that ``run`` held at any moment beyond what was there before, temporaries within operators too.
+    """Return the peak bytes allocated by ``run``, including temporaries inside operators.
 
-    What it returns is held until it ends, as a caller would.
+    Its return value stays alive until the end, as it would in a caller.
     """
-    run()  # whatever is made once and kept, such as a thread's workspace
+    run()  # allocates what is made once and kept, such as a thread's workspace
     with profile(profile_memory=True) as found:
         kept = run()
     del kept
@@ -29,15 +29,15 @@ def peak_allocated(run: Callable[[], object]) -> int:
 
 
 def peak_resident(run: Callable[[], object]) -> int | None:
-    """The most bytes of memory that the process held during ``run`` beyond what it held before; None if not on Linux.
+    """Return the growth in resident memory at its peak during ``run``, in bytes; None except on Linux.
 
-    All that ``run`` makes counts, its inputs too if it makes them.
+    Inputs count only if ``run`` creates them.
     """
     if sys.platform != "linux":
         return None
     _give_back()
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from here
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak, to the current size
     run()
     peak = _status("VmHWM") - before
     _give_back()
@@ -45,13 +45,13 @@ def peak_resident(run: Callable[[], object]) -> int | None:
 
 
 def _give_back() -> None:
-    """Return what is free to the system."""
+    """Return freed memory to the operating system, so that it does not hide new allocations."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
 def _status(field: str) -> int:
-    """A field of /proc/self/status in bytes."""
+    """Return a field of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""The sums of attention as others compute them: chunk by chunk in torch, in C++, and softmax attention beside them."""
+"""Other implementations: causal sums (fla, fast-transformers), softmax attention (SDPA), and rotations of Type 2."""
 
 import importlib.util
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Sum = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v, each (batch, heads,
 
 @dataclass(frozen=True)
 class SumPeer:
-    """Someone else's Σ_{s ≤ t} (q_t·k_s) v_s; ``sum`` is None if it is not installed."""
+    """Another implementation of Σ_{s ≤ t} (q_t·k_s) v_s; ``sum`` is None if it is not installed."""
 
     name: str
     package: str | None
@@ -42,9 +42,9 @@ def textbook_chunk_form(q: Tensor, k: Tensor, v: Tensor, chunk: int = 64) -> Ten
 
 
 def fla_chunk_form() -> Sum | None:
-    """flash-linear-attention's, whose file is loaded alone: the package around it asks for triton.
+    """Return flash-linear-attention's torch form; its file is loaded alone, because the package imports triton.
 
-    It takes (batch, n, heads, d); views of our layout spare it the copies that its own layout would cost.
+    It takes (batch, n, heads, d); it gets views of our layout, so it does not pay for a copy.
     """
     package = importlib.util.find_spec("fla")
     folders = (package and package.submodule_search_locations) or []
@@ -84,7 +84,7 @@ def softmax_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def softmax_written_out(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    """softmax(q kᵀ / √d) v, with the matrix."""
+    """Return softmax(q kᵀ / √d) v, computed with the n × n matrix."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     if causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
@@ -97,7 +97,7 @@ _EXACT = 1e-5
 
 @dataclass(frozen=True)
 class Peer:
-    """Someone else's rotation. Its ``features`` or its ``scores`` are ours, to a relative ``tolerance``.
+    """Another implementation of the rotation; its features or its scores (``equal``) are ours, to ``tolerance``.
 
     ``rotate`` is None if the peer is not installed.
     """
@@ -109,8 +109,8 @@ class Peer:
 
 
 def rotary_peers(n: int, dim: int) -> list[Peer]:
-    """Every peer for n positions and dim features, with its tables ready unless its name says otherwise."""
-    rounded = _EXACT + n * 2.0**-22  # an angle of n radians, kept in float32, is off by up to n·2⁻²⁴
+    """Return every peer for n positions and dim features, with precomputed tables unless its name says otherwise."""
+    rounded = _EXACT + n * 2.0**-22  # an angle of n radians in float32 has an error of up to n·2⁻²⁴
     return [
         Peer("paper's listing", "features", _EXACT, listing_with_table(n, dim)),
         Peer("paper's listing, angles in the call", "features", rounded, listing),
@@ -120,12 +120,12 @@ def rotary_peers(n: int, dim: int) -> list[Peer]:
 
 
 def _exact_angles(n: int, dim: int) -> Tensor:
-    """s·α in float64: (n, dim/2)."""
+    """Return s·α in float64, (n, dim/2)."""
     return sequence(n)[:, None] * geometric(dim // 2, dim).double()
 
 
 def listing(x: Tensor) -> Tensor:
-    """y = x cos(sα) + (-x_1, x_0, -x_3, x_2, ...) sin(sα), with α and s·α made anew in x's dtype, as published."""
+    """y = x cos(sα) + (-x_1, x_0, -x_3, x_2, ...) sin(sα), with α and s·α computed in x's dtype, as published."""
     n, dim = x.shape[-2:]
     alpha = (10000 ** (-2 / dim * torch.arange(dim // 2))).to(x)
     alpha = torch.stack([alpha, alpha], -1).reshape(dim)
@@ -145,7 +145,7 @@ def _turn_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _transformers_rotation(n: int, dim: int) -> Callable[[Tensor], Tensor] | None:
-    """Llama's, which turns x[k] with x[dim/2 + k]. It rotates queries and keys; the keys here have no heads."""
+    """Return Llama's rotation of (x[k], x[dim/2 + k]); it also rotates keys, so it gets keys with 0 heads."""
     try:
         from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
     except ImportError:

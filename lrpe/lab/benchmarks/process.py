@@ -1,4 +1,4 @@
-"""A process of its own for each measurement: threads, allocator and processors are set before torch starts."""
+"""Measure in a child process, whose threads, allocator and processors are set before torch starts."""
 
 import json
 import os
@@ -10,14 +10,14 @@ import torch
 
 from lrpe.errors import LrpeError, require
 
-_QUIET = {"KINETO_LOG_LEVEL": "99"}  # the profiler that counts memory has nothing to say that a user wants to read
+_QUIET = {"KINETO_LOG_LEVEL": "99"}  # silences the log of the profiler that counts memory
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What a measurement needs to be told before it starts.
+    """Return the environment variables of a measurement.
 
-    glibc gives large allocations back to the system at once, and every new page then costs a fault: a clone of 64 MB
-    takes six times as long as a copy. The two thresholds make it keep them, as a long training does by itself.
+    glibc returns large allocations to the system at once, and every new page then costs a page fault: cloning 64 MB
+    takes six times as long as copying it. The two thresholds keep that memory, as happens in a long training anyway.
     """
     return {
         "OMP_NUM_THREADS": str(threads),
@@ -27,8 +27,13 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dict[str, Any], str]:
-    """Run a benchmark in a process of its own: its result, JSON-friendly, and the same as text."""
-    require(threads >= 1, f"A measurement has one thread or more; got threads={threads}.")
+    """Run a benchmark in a child process; return its result as JSON-compatible data and as text.
+
+    Raises:
+        LrpeError: the benchmark failed, or its process ended without a result.
+        ModuleNotFoundError: a package that it needs is not installed.
+    """
+    require(threads >= 1, f"threads must be at least 1; got threads={threads}.")
     request = json.dumps({"benchmark": benchmark, "threads": threads, "options": options})
     child = subprocess.run(
         [sys.executable, "-m", "lrpe.lab.benchmarks", request],
@@ -36,10 +41,12 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        start_new_session=True,  # Ctrl-C reaches this process, which ends the other
+        start_new_session=True,  # Ctrl-C reaches this process alone, and ``run`` then kills the child
     )
     if child.returncode != 0:
-        raise LrpeError(f"The process that measured {benchmark!r} ended with code {child.returncode}.")
+        raise LrpeError(
+            f"The process that measured {benchmark!r} ended with code {child.returncode}; its output is above."
+        )
     reply = json.loads(child.stdout.splitlines()[-1])
     if "error" in reply:
         raise LrpeError(reply["error"])
@@ -49,14 +56,14 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
 
 
 def pin(threads: int) -> None:
-    """Keep this process to as many threads, each on a processor that it may use, where the system lets us choose."""
+    """Limit this process to ``threads`` threads and, where the system allows it, to as many processors."""
     torch.set_num_threads(threads)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
 
 
 def read_settings() -> dict[str, Any]:
-    """What is in fact set in this process."""
+    """Return the threads, processors and environment variables in effect in this process."""
     names = environment(1)
     return {
         "threads": torch.get_num_threads(),
@@ -67,4 +74,4 @@ def read_settings() -> dict[str, Any]:
 
 def describe_settings(found: dict[str, Any]) -> str:
     variables = " ".join(f"{name}={value}" for name, value in found["environment"].items())
-    return f"Set: threads={found['threads']} processors={found['processors']} {variables}"
+    return f"Settings: threads={found['threads']} processors={found['processors']} {variables}"

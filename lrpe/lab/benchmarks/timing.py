@@ -1,4 +1,4 @@
-"""Interleaved rounds: every task beside its unit, so that a slow minute of the machine slows both."""
+"""Interleaved timing: each call is timed right after its unit, so that a slow minute of the machine slows both."""
 
 import gc
 import random
@@ -12,12 +12,12 @@ import torch
 
 from lrpe.errors import require
 
-_ALONE = 0.95  # a process with less of its processor than this was disturbed
+_ALONE = 0.95  # with a smaller share of its processor, a process was disturbed
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Something to time. Its figure is in units of ``units`` runs of the unit that it is timed beside."""
+    """A call to time; its ratio is to ``units`` calls of the unit."""
 
     name: str
     run: Callable[[], object]
@@ -26,7 +26,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The median over the rounds of time ÷ unit, its quartiles, and the median of the time itself."""
+    """Time ÷ unit: the median over rounds, its quartiles, and the median time in seconds."""
 
     ratio: float
     low: float
@@ -37,13 +37,13 @@ class Ratio:
         return f"{self.ratio:.2f} ({self.low:.2f}–{self.high:.2f})"
 
     def inverse(self) -> "Ratio":
-        """Unit ÷ time: a speed, of which more is better."""
+        """Return unit ÷ time: a speed, where higher is better."""
         return Ratio(1 / self.ratio, 1 / self.high, 1 / self.low, self.seconds)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A figure for each task, and the share of its processor that the process had: below 1 if others wanted it too."""
+    """A ratio per call, and the process's share of its processor: below 1 if other processes ran too."""
 
     ratios: dict[str, Ratio]
     processor_share: float
@@ -52,17 +52,17 @@ class Timing:
 def interleave(
     tasks: Sequence[Timed], unit: Callable[[], object], rounds: int, calls: int = 3, before: int = 1
 ) -> Timing:
-    """Time every task once a round, in an order drawn anew, with the unit right before it.
+    """Time every call once per round, in a random order, with the unit right before it.
 
-    A task is called ``calls`` times, after ``before`` calls that are not counted.
+    Each is called ``calls`` times, after ``before`` warm-up calls.
     """
-    require(rounds >= 1 and calls >= 1, f"Timing takes one round and one call or more; got {rounds} and {calls}.")
+    require(rounds >= 1 and calls >= 1, f"rounds and calls must be at least 1; got rounds={rounds}, calls={calls}.")
     names = [task.name for task in tasks]
-    require(len(set(names)) == len(names), f"Each task has a name of its own; got {names}.")
+    require(len(set(names)) == len(names), f"The names of the timed calls must differ; got {names}.")
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     start, start_busy = perf_counter(), process_time()
     with no_garbage_collection():
-        for turn in range(-1, rounds):  # round -1 warms everything up and counts for nothing
+        for turn in range(-1, rounds):  # round -1 warms up and is not counted
             for task in random.Random(turn).sample(tasks, len(tasks)):
                 unit_seconds, seconds = (_time_calls(run, calls, before) for run in (unit, task.run))
                 if turn >= 0:
@@ -72,15 +72,15 @@ def interleave(
 
 
 def warn_if_busy(processor_share: float) -> list[str]:
-    """A sentence if the machine was busy, and nothing if it was not."""
+    """Return a warning if the machine was busy, else nothing."""
     if processor_share >= _ALONE:
         return []
     share = f"{processor_share:.0%}"
-    return [f"The machine was busy: this process had {share} of its processor, so the figures are rough."]
+    return [f"The machine was busy: this process got {share} of its processor, so the figures are rough."]
 
 
 def _time_calls(run: Callable[[], object], calls: int, before: int) -> float:
-    """Seconds a call, after some that are not counted: what ran before has filled the caches with its own."""
+    """Return the seconds per call, after ``before`` warm-up calls: the caches still hold the previous call's data."""
     for _ in range(before):
         run()
     start = clock()
@@ -90,7 +90,7 @@ def _time_calls(run: Callable[[], object], calls: int, before: int) -> float:
 
 
 def clock() -> float:
-    """Seconds. On one thread they are those that this process ran: the clock stands still while another runs."""
+    """Return seconds: processor time on one thread, which excludes other processes, else wall-clock time."""
     return process_time() if torch.get_num_threads() == 1 else perf_counter()
 
 
@@ -100,14 +100,14 @@ def summarise(pairs: Sequence[tuple[float, float]]) -> Ratio:
 
 
 def quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
-    """The lower quartile, the median and the upper one."""
+    """Return the lower quartile, the median and the upper quartile."""
     low, middle, high = quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else list(samples) * 3
     return low, middle, high
 
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Python's garbage collector stays out of the timings."""
+    """Switch Python's garbage collector off during timing."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()

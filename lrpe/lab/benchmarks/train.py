@@ -1,4 +1,4 @@
-"""The paper's table of speed: whole training steps of the bidirectional language model, relative to Base's."""
+"""``lrpe bench train``: the paper's table of speed, training steps of the bidirectional language model ÷ Base's."""
 
 import copy
 import sys
@@ -25,14 +25,14 @@ from lrpe.lab.training.optimization import Optimization
 
 GOALS = {"type1": 0.93, "type2": 0.97, "type3": 0.97}
 _ROUNDS, _QUICK_ROUNDS = 10, 2
-_TOLERANCE = 1e-3  # of float32 logits after all layers, relative to the largest
+_TOLERANCE = 1e-3  # relative, for float32 logits after all layers
 PLAN = Optimization(rate=1e-4, optimizer="adam", betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
-SEEN = -100  # the label of a token that is not to be told
+SEEN = -100  # the label of a token that is not masked, which the loss ignores
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """RoBERTa with the same part of its layers and of its vocabulary, so that each weighs as much as in the whole."""
+    """RoBERTa with layers and vocabulary reduced by the same factor, which keeps their shares of a step."""
 
     layers: int
     width: int
@@ -42,7 +42,7 @@ class _Sizes:
     batch: int
 
     def fields(self) -> dict[str, Any]:
-        """Of LrpeConfig. Without dropout, which costs all rows the same and would only bring them closer."""
+        """Return fields of LrpeConfig; no dropout, which costs all rows the same and would hide differences."""
         return {
             "num_hidden_layers": self.layers,
             "hidden_size": self.width,
@@ -59,7 +59,7 @@ class _Sizes:
 
     def describe(self) -> str:
         model = f"{self.layers} layers of width {self.width}, {self.heads} heads, a vocabulary of {self.vocabulary}"
-        return f"RoBERTa with {model}, on {self.batch} × {self.length} tokens a step"
+        return f"RoBERTa with {model}, on {self.batch} × {self.length} tokens per step"
 
 
 _FULL = _Sizes(layers=3, width=768, heads=12, vocabulary=12_566, length=512, batch=1)
@@ -68,7 +68,7 @@ QUICK = _Sizes(layers=2, width=32, heads=2, vocabulary=64, length=32, batch=2)
 
 @dataclass(frozen=True)
 class Row:
-    """A method's steps relative to Base's, the paper's beside; the most bytes that a step holds, and ÷ Base's."""
+    """A method's speed ÷ Base's, ours and the paper's; the peak bytes of a step, and those ÷ Base's."""
 
     method: str
     title: str
@@ -93,13 +93,13 @@ class TrainResult(Measurement):
 
     def title(self) -> list[str]:
         return [
-            "Training steps a second ÷ Base's: forward, masked loss, backward, Adam, in float32; more is better.",
+            "Training steps per second ÷ Base's: forward, masked loss, backward, Adam, in float32; higher is better.",
             f"{self.sizes.describe()}; PlainDelta for every row.",
             f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
         ]
 
     def tables(self) -> list[str]:
-        header = ["", "steps ÷ Base's", "paper", "goal", "", "ms a step", "MiB a step", "÷ Base's"]
+        header = ["", "steps ÷ Base's", "paper", "goal", "", "ms per step", "MiB per step", "÷ Base's"]
         steps = [line for line in self.lines if line.better == "higher"]
         return [in_columns(header, [self.cells(*pair) for pair in zip(self.rows, steps, strict=True)])]
 
@@ -110,18 +110,18 @@ class TrainResult(Measurement):
 
     def remarks(self) -> list[str]:
         return [
-            "Before they were timed, all models gave the logits and gradients of attention by its matrix, to "
-            f"{largest_difference(self.agreements):.0e} of the largest.",
-            "Base beside itself, in the first row, says how far apart two measurements of the same come out.",
-            "Memory is the most that a step holds beyond the weights and Adam's averages of them.",
-            "The paper's are of RoBERTa-base on GPUs. Here it has a quarter of its layers and of its vocabulary, so",
-            "that each weighs as much as in the whole; dropout, which all rows pay alike, is left out.",
+            "Before timing, all models gave the logits and gradients of n × n attention to a relative "
+            f"{largest_difference(self.agreements):.0e}.",
+            "The first row times Base against itself: its distance from 1 is the noise of the measurement.",
+            "Memory is the peak of a step beyond the weights and Adam's moments.",
+            "The paper measured RoBERTa-base on GPUs. Here it has a quarter of the layers and of the vocabulary, which",
+            "keeps their shares of a step, and no dropout, which would cost all rows the same.",
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
 def find_rows(names: Sequence[str]) -> list[str]:
-    """Base and the rows of these names; the paper's if none is named."""
+    """Return Base and the named rows; all rows of the paper if none is named."""
     for name in names:
         if name not in SPEED:
             raise unknown_name("row of the paper's table of speed", name, SPEED)
@@ -129,14 +129,14 @@ def find_rows(names: Sequence[str]) -> list[str]:
 
 
 def describe_plan(quick: bool, rows: Sequence[str]) -> str:
-    """What ``measure`` would do, in sentences."""
+    """Describe what ``measure`` would do."""
     titles = ", ".join(find_method(name).title for name in find_rows(rows))
     sizes, rounds = (QUICK if quick else _FULL), (_QUICK_ROUNDS if quick else _ROUNDS)
-    return f"Training steps of {titles}, each beside Base's in {rounds} rounds on one thread.\n{sizes.describe()}."
+    return f"Time training steps of {titles} against Base's, in {rounds} rounds on one thread.\n{sizes.describe()}."
 
 
 def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] = ()) -> TrainResult:
-    """Check every row's model against its matrix, then time their steps beside Base's. ``quick`` is tiny."""
+    """Check every row's model against n × n attention, then time its steps against Base's; ``quick`` is tiny."""
     rounds, sizes = rounds or (_QUICK_ROUNDS if quick else _ROUNDS), QUICK if quick else _FULL
     marks, batch, names = stamp("transformers"), draw(sizes), find_rows(rows)
     models = {name: build(name, sizes) for name in names}
@@ -144,7 +144,7 @@ def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] 
     steps = {name: training_step(model, batch) for name, model in models.items()}
     held = {name: _measure_memory(name, step) for name, step in steps.items()}
     print(f"Timing {rounds} rounds.", file=sys.stderr, flush=True)
-    # A step is so long that it fills the caches anew: calls that are not counted would be wasted.
+    # A step is long enough to refill the caches itself, so warm-up calls would only cost time.
     timing = interleave([Timed(name, step) for name, step in steps.items()], steps["base"], rounds, calls=1, before=0)
     found = [row_of(name, timing.ratios[name], held) for name in names]
     lines = [line for each in found for line in each.lines(str(sizes), timing.processor_share)]
@@ -157,7 +157,7 @@ def row_of(name: str, time: Ratio, held: dict[str, int]) -> Row:
 
 
 def build(name: str, sizes: _Sizes):
-    """The row's model in the fair setting."""
+    """Build the row's model in the fair setting."""
     from lrpe.models import LrpeConfig, LrpeForMaskedLM
     from lrpe.models.architectures import ROBERTA_BASE
 
@@ -167,7 +167,7 @@ def build(name: str, sizes: _Sizes):
 
 
 def draw(sizes: _Sizes) -> dict[str, Tensor]:
-    """Random tokens, none of them special, and 15 % of them hidden."""
+    """Return random tokens, none of them special, 15 % of them masked."""
     generator = torch.Generator().manual_seed(0)
     shape, mask = (sizes.batch, sizes.length), sizes.vocabulary - 1
     ids = torch.randint(3, mask, shape, generator=generator)
@@ -176,7 +176,7 @@ def draw(sizes: _Sizes) -> dict[str, Tensor]:
 
 
 def check(name: str, model: Any, batch: dict[str, Tensor]) -> Agreement:
-    """The logits of one text and their gradient at its embeddings, with the fast sum and with the matrix."""
+    """Compare the logits of one text and their gradient at its embeddings: the fast sum against the n × n matrix."""
     print(f"Checking {name}.", file=sys.stderr, flush=True)
     x = model.get_input_embeddings()(batch["input_ids"][:1]).detach()
     sides = (_logits_of(model), _logits_of(specified(model)))
@@ -184,7 +184,7 @@ def check(name: str, model: Any, batch: dict[str, Tensor]) -> Agreement:
 
 
 def specified(model: Any):
-    """The same model, whose attention is summed by the matrix."""
+    """Return a copy of the model whose attention uses the n × n matrix."""
     by_matrix = copy.deepcopy(model)
     for block in by_matrix.model.layers:
         block.attention.summation = Quadratic(causal=False)
@@ -192,7 +192,7 @@ def specified(model: Any):
 
 
 def _logits_of(model: Any):
-    """In evaluation: SPE draws its noise anew in training."""
+    """Return the model as a function of embeddings, in evaluation mode, because SPE draws new noise in training."""
     model.eval()
     return lambda x: model(inputs_embeds=x).logits
 
@@ -210,5 +210,5 @@ def training_step(model: Any, batch: dict[str, Tensor]) -> Call:
 
 
 def _measure_memory(name: str, step: Call) -> int:
-    print(f"Memory of {name}.", file=sys.stderr, flush=True)
+    print(f"Measuring memory: {name}.", file=sys.stderr, flush=True)
     return peak_allocated(step)

@@ -13,7 +13,7 @@ def test_every_encoding_has_a_goal_and_base_is_not_slowed():
     assert judged["block, Base ÷ Base's by hand"].goal == block.BASE_GOAL
     assert all(line.at == "2×2×32×16" for line in result.lines)
     assert result.to_dict()["benchmark"] == "block"
-    assert "gave the outputs and gradients of their matrix" in str(result)
+    assert "gave the outputs and gradients of their n × n matrix" in str(result)
 
 
 @pytest.mark.parametrize("side", ["block", "base_by_hand"])

@@ -79,11 +79,11 @@ def test_rows_of_encodings_without_a_goal_are_compared_too(tmp_path):
         ("not JSON", "it is not JSON: Expecting value"),
         (b"\xff\xfe", "it is not UTF-8 text"),
         ("[]", "must be keys and values"),
-        ('{"lines": []}', "names none"),
+        ('{"lines": []}', "has a key 'benchmark'"),
         (json.dumps(RESULT | {"benchmark": "decode"}), "'attention' and .* of 'decode'"),
-        (json.dumps(RESULT | {"lines": [{"row": "a"}]}), "as --save writes them"),
-        (json.dumps(RESULT | {"lines": [{"made": "up"}]}), "as --save writes them"),
-        ('{"benchmark": "attention"}', "as --save writes them"),
+        (json.dumps(RESULT | {"lines": [{"row": "a"}]}), "written by --save can be compared"),
+        (json.dumps(RESULT | {"lines": [{"made": "up"}]}), "written by --save can be compared"),
+        ('{"benchmark": "attention"}', "written by --save can be compared"),
     ],
 )
 def test_a_file_that_is_no_such_result_is_one_sentence(tmp_path, content, sentence):

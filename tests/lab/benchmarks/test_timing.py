@@ -50,7 +50,7 @@ def test_the_garbage_collector_is_left_as_it_was():
 
 
 def test_two_tasks_of_one_name_are_refused():
-    with pytest.raises(LrpeError, match="name of its own"):
+    with pytest.raises(LrpeError, match="names of the timed calls must differ"):
         interleave([Timed("a", int), Timed("a", int)], int, rounds=1)
-    with pytest.raises(LrpeError, match="one round"):
+    with pytest.raises(LrpeError, match="rounds and calls must be at least 1; got rounds=0"):
         interleave([Timed("a", int)], int, rounds=0)

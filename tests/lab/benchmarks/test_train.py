@@ -43,7 +43,7 @@ def test_memory_stands_beside_time(quick):
 
 def test_every_model_was_checked_against_its_matrix(quick):
     assert [agreement.sides for agreement in quick.agreements] == [(row.title, "its matrix") for row in quick.rows]
-    assert "gave the logits and gradients of attention by its matrix" in str(quick)
+    assert "gave the logits and gradients of n × n attention" in str(quick)
 
 
 def test_a_relative_speed_is_the_inverse_of_a_time():
