@@ -1,4 +1,4 @@
-"""A measurement as a picture: how far each figure is from its goal, what a longer text costs, how fast training is."""
+"""Charts of benchmark results: figures against their goals, cost against length, training speed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,37 +12,39 @@ from lrpe.lab.report.page import figure, scrolled, write_page
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
 
 KINDS = (".png", ".svg", ".html")
-_PASS, _SHORT = "#0072B2", "#D55E00"  # apart for every kind of eye; the shapes differ as well
+_PASS, _SHORT = "#0072B2", "#D55E00"  # safe for colour-blind readers; the shapes differ as well
 _SIDES = ["#0072B2", "#56B4E9", "#D55E00", "#CC79A7"]
 
 _Result = dict[str, Any]
 
 
 def prepare_plot(path: Path) -> None:
-    """Raise ``LrpeError`` before the measurement, not after it, if the picture cannot be drawn."""
-    require(path.suffix in KINDS, f"A plot is written as {', '.join(KINDS)}; got {path.name!r}.")
+    """Raise ``LrpeError`` if the chart could not be drawn; called before the measurement, which can take minutes."""
+    require(path.suffix in KINDS, f"--plot must end in {', '.join(KINDS)}; got {path.name!r}.")
     require_extras("A plot", "report")
 
 
 def save_plot(path: Path, result: _Result) -> None:
-    """Draw the result of a benchmark; an HTML page holds all that it needs."""
+    """Draw the result of a benchmark as PNG, SVG or a self-contained HTML page."""
     title, spec = _TITLES[result["benchmark"]], _CHARTS[result["benchmark"]](result)
     if path.suffix == ".html":
-        drawn = (scrolled if _CHARTS[result["benchmark"]] is _goal_chart else figure)(spec, title)  # names need room
-        write_page(path, title, [section("The measurement", [drawn, bullets(_about(result))])])
+        drawn = (scrolled if _CHARTS[result["benchmark"]] is _goal_chart else figure)(
+            spec, title
+        )  # long row names do not fit a phone
+        write_page(path, title, [section("Measurement", [drawn, bullets(_about(result))])])
         return
     titled = spec | {"title": {"text": title, "subtitle": _about(result)}}
     write_atomically(path, as_png(titled) if path.suffix == ".png" else as_svg(titled) or "")
 
 
 def _goal_chart(result: _Result) -> Spec:
-    """Draw a mark per goal, at its distance from it: what is left of 1 meets it."""
+    """Draw figure ÷ goal, one mark per goal: left of 1 the goal is met."""
     rows = [mark_of(line) for line in result["lines"] if line["goal"] is not None]
     x = _distance([row for row in rows if row["verdict"] != "missing"])
     y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None}
     y |= {"axis": {"labelLimit": 520, "grid": False, "ticks": False, "labelPadding": 8}}
     goal = {"mark": {"type": "rule", "strokeDash": [4, 4], "color": SOFT}, "data": {"values": [{"goal": 1}]}}
-    label = {  # in a column of its own, where no mark and no line can cross it
+    label = {  # to the right of the plot, where no mark can cross it
         "mark": {"type": "text", "align": "left", "dx": 12, "color": SOFT, "fontSize": 12},
         "encoding": {"x": {"value": "width"}, "text": {"field": "label"}},
     }
@@ -51,16 +53,16 @@ def _goal_chart(result: _Result) -> Spec:
 
 
 def _distance(measured: list[dict[str, Any]]) -> Spec:
-    """The axis of figures over their goals, with room for all of them and for 1."""
+    """Return the axis of figure ÷ goal, wide enough for all marks and for 1."""
     ends = [1.0, *(row[end] for row in measured for end in ("low", "high"))]
     scale = {"type": "log", "domain": [min(ends) / 1.25, max(ends) * 1.25], "nice": False}
     axis = {"values": [factor * 10.0**power for power in range(-3, 5) for factor in (1, 2, 5)], "format": "~g"}
-    title = "figure ÷ goal, or goal ÷ figure where more is better: left of the dashed line the goal is met"
+    title = "figure ÷ goal (goal ÷ figure where higher is better); left of the dashed line, the goal is met"
     return {"type": "quantitative", "title": title, "scale": scale, "axis": axis}
 
 
 def _goal_marks(x: Spec) -> Iterator[Spec]:
-    """Yield the quartiles and the median of what was measured."""
+    """Yield the layers of quartiles and medians."""
     verdict = {"field": "verdict", "type": "nominal", "title": None, "legend": {"orient": "top", "symbolOpacity": 1}}
     colour = verdict | {"scale": {"domain": ["pass", "short"], "range": [_PASS, _SHORT]}}
     shape = verdict | {"scale": {"domain": ["pass", "short"], "range": ["circle", "triangle-up"]}}
@@ -76,7 +78,7 @@ def _goal_marks(x: Spec) -> Iterator[Spec]:
 
 
 def mark_of(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a goal's mark; below 1 the goal is met, whichever way its figure is better."""
+    """Return a line's mark; below 1 the goal is met, also where higher is better."""
     name, goal = f"{line['row']}, {line['at']}", line["goal"]
     if line["figure"] is None:
         return {"name": name, "verdict": "missing", "label": "missing"}
@@ -88,7 +90,7 @@ def mark_of(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _length_chart(result: _Result) -> Spec:
-    """Draw time and memory against length, all axes logarithmic: a straight line's slope is the exponent."""
+    """Draw time and memory against length on logarithmic axes: the slope is the exponent."""
     panels = []
     for field, unit, title in (("seconds", "s", "time"), ("bytes", "B", "memory above the baseline")):
         points = [point for point in result["points"] if point[field]]
@@ -124,12 +126,12 @@ def _panel(result: _Result, points: list[dict[str, Any]], y: Spec) -> Spec:
 
 
 def speed_chart(result: _Result) -> Spec:
-    """Draw our steps ÷ Base's with their quartiles, the paper's, and the goals."""
+    """Draw training steps ÷ Base's: ours with quartiles, the paper's, and the goals."""
     kinds = ["ours", "paper", "goal"]
     kind = {"field": "kind", "type": "nominal", "title": None, "legend": {"orient": "top"}}
     colour = kind | {"scale": {"domain": kinds, "range": [_PASS, "#999999", _SHORT]}}
     shape = kind | {"scale": {"domain": kinds, "range": ["circle", "diamond", "stroke"]}}
-    x = {"type": "quantitative", "title": "training steps ÷ Base's: more is better", "axis": {"format": ".2f"}}
+    x = {"type": "quantitative", "title": "training steps ÷ Base's (higher is better)", "axis": {"format": ".2f"}}
     x |= {"scale": {"zero": False, "nice": False, "padding": 20}}
     y = {"field": "name", "type": "nominal", "sort": [row["title"] for row in result["rows"]], "title": None}
     return {
@@ -168,12 +170,12 @@ def _slopes(exponents: dict[str, float]) -> str:
 
 
 def _about(result: _Result) -> list[str]:
-    """What a figure must carry to be compared: fitted exponents if there are any, machine, threads and date."""
+    """Return the conditions of the measurement: fitted exponents if any, machine, threads and date."""
     mark, threads = result["stamp"], result["settings"]["threads"]
     fitted = (("time", "exponents"), ("memory", "memory_exponents")) if "exponents" in result else ()
     lines = [f"{what}: {_slopes(result[key])}" for what, key in fitted]
     lines.append(f"{mark['machine']}; {threads} thread{'s' if threads > 1 else ''}; {mark['date']}")
-    return [*lines, "quick: tiny shapes, which say nothing about speed"] if result["quick"] else lines
+    return [*lines, "Quick run with tiny shapes: says nothing about speed"] if result["quick"] else lines
 
 
 _CHARTS: dict[str, Callable[[_Result], Spec]] = {
@@ -185,7 +187,7 @@ _CHARTS: dict[str, Callable[[_Result], Spec]] = {
     "loop": _goal_chart,
     "train": speed_chart,
 }
-_TITLES = {name: f"{name.capitalize()}: each figure beside its goal" for name in _CHARTS} | {
-    "length": "A causal forward pass as the text grows",
-    "train": "Training steps relative to Base's",
+_TITLES = {name: f"{name.capitalize()} benchmark: figures against goals" for name in _CHARTS} | {
+    "length": "Causal forward pass: time and memory against length",
+    "train": "Training speed relative to Base",
 }

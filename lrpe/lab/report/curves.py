@@ -1,4 +1,4 @@
-"""Validation curves of all rows in one picture: a line for the mean of the seeds, a band from the least to the most."""
+"""Validation curves of all rows: a line for the mean over seeds, a band from minimum to maximum."""
 
 from itertools import count
 from statistics import mean
@@ -8,11 +8,11 @@ from lrpe.lab.report.palette import look
 from lrpe.lab.report.picture import Spec
 
 Points = list[tuple[int, float]]  # (update, figure)
-_FORMATS = {"accuracy": "~%", "perplexity": "~s"}  # of the figures beside the axis; d3's words
+_FORMATS = {"accuracy": "~%", "perplexity": "~s"}  # d3 formats of the axis labels
 
 
 def curves_spec(curves: dict[str, list[Points]], titles: dict[str, str], figure: str, log: bool = False) -> Spec:
-    """Draw the points of each seed, of one row or more; ``titles`` names the rows, ``figure`` the axis."""
+    """Draw the curves of each row's seeds; ``titles`` names the rows, ``figure`` the y axis."""
     values = [value for row, seeds in curves.items() for value in band(titles[row], seeds)]
     names, looks = [titles[row] for row in curves], [look(row.partition("+")[0]) for row in curves]
     colour: Spec = {"field": "method", "type": "nominal", "title": None, "legend": {"symbolOpacity": 1}}
@@ -40,7 +40,7 @@ def _updates(values: list[dict[str, Any]]) -> Spec:
 
 
 def _whole_ticks(least: int, most: int) -> list[int]:
-    """Return at most eight whole numbers between two, at a step of 1, 2 or 5 times a power of ten.
+    """Return at most eight integer ticks in a range, at a step of 1, 2 or 5 times a power of ten.
 
     >>> whole_ticks(1, 3), whole_ticks(66, 400)
     ([1, 2, 3], [100, 150, 200, 250, 300, 350, 400])
@@ -51,7 +51,7 @@ def _whole_ticks(least: int, most: int) -> list[int]:
 
 
 def band(name: str, seeds: list[Points]) -> list[dict[str, Any]]:
-    """Return mean, least and most of the seeds at each update that all of them have."""
+    """Return mean, minimum and maximum over the seeds at each update that all of them have."""
     common = set.intersection(*({update for update, _ in points} for points in seeds)) if seeds else set()
     found = []
     for update in sorted(common):

@@ -1,7 +1,7 @@
 """A table as text for a terminal, as Markdown, as LaTeX and as HTML.
 
-Each format marks the best and the second best figure of a column in its own way, and says below the table what its
-marks mean. A cell is text: whatever a name holds, no format reads it as markup.
+Each format marks the best and the second best figure of a column in its own way and explains its marks below the
+table. Cells are text: every format escapes what it would read as markup.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,9 +13,8 @@ from lrpe.atomic import write_atomically
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.report.html import element
 from lrpe.lab.report.table import Column, Rank, lay_out
-from lrpe.atomic import write_atomically
 
-_Titles = dict[str, str]  # of rows, by name
+_Titles = dict[str, str]  # title by row name
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class _Style:
         return template.format(self.write(cell))
 
     def legend(self, rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-        """Return what the marks that are used mean, and which rows have no rank; nothing if no figure is marked."""
+        """Return the meaning of the marks used and the rows that are not ranked; empty if no figure is marked."""
         used = {column.rank(row, ranked) for column in columns for row in rows}
         known: dict[Rank, str] = {"best": self.best.format("best"), "second": self.second.format("second best")}
         meaning = ", ".join(words for rank, words in known.items() if rank in used)
@@ -48,7 +47,7 @@ class _Style:
 
 
 def as_text(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-    """Aligned columns; the best has a star and the second a dot, which every terminal and file can show."""
+    """Return aligned columns, with a star after the best figure and a dot after the second best."""
     header, lines = lay_out(rows, columns, ranked, _TEXT.mark)
     return _with_legend(in_columns(header, lines, left=1), "\n", _TEXT.legend(rows, columns, ranked))
 
@@ -62,7 +61,7 @@ def as_markdown(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str])
 
 
 def as_latex(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
-    """A tabular for booktabs."""
+    """Return a LaTeX tabular with booktabs rules."""
     header, lines = lay_out(rows, columns, ranked, _LATEX.mark)
     body = [" & ".join([_in_latex(title), *line]) for title, *line in lines]
     table = [
@@ -86,12 +85,12 @@ def as_html(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> 
     )
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     legend = _HTML.legend(rows, columns, ranked)
-    box = element("div", table, class_="table", tabindex="0")  # it scrolls, by the keyboard too
+    box = element("div", table, class_="table", tabindex="0")  # focusable, so that it scrolls by keyboard too
     return box + (f'\n<p class="legend">{legend}</p>' if legend else "")
 
 
 def write_formats(file: Path, rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> None:
-    """Write the table as text, Markdown and LaTeX: ``file`` with the ending of each; HTML is a part of a page."""
+    """Write the table as text, Markdown and LaTeX: ``file`` with the suffix of each; HTML is written with its page."""
     for ending, write in {".txt": as_text, ".md": as_markdown, ".tex": as_latex}.items():
         write_atomically(file.with_suffix(ending), write(rows, columns, ranked) + "\n")
 
@@ -108,7 +107,7 @@ def _in_latex(text: str) -> str:
     return "".join(_LATEX_MARKUP.get(character, character) for character in text)
 
 
-# An underscore inside a word is no emphasis, and a backslash before it would show in most viewers' plain text.
+# Underscores stay: inside a word they are not emphasis, and a backslash would show where Markdown is read as text.
 _MARKDOWN_MARKUP = {c: f"\\{c}" for c in "\\`*[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LATEX_MARKUP = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "·": r"$\cdot$"}
 _LATEX_MARKUP |= {"<": r"\textless{}", ">": r"\textgreater{}", "\\": r"\textbackslash{}"}

@@ -1,6 +1,6 @@
-"""HTML in which text stays text.
+"""HTML elements that escape their text.
 
-Names of runs, rows and files can hold anything, so every page is written with these functions.
+Names of runs, rows and files can hold any character, so every page is written with these functions.
 """
 
 import json
@@ -12,23 +12,23 @@ from typing import Any
 
 from lrpe.lab.report.palette import dark_rules
 
-# What can end a script, open a comment in it, or (U+2028, U+2029) end a line of JavaScript. In JSON all of them can
-# only be inside strings, where an escape means the same character.
+# Characters that can end a script, open a comment in it, or (U+2028, U+2029) end a line of JavaScript. In JSON they
+# occur only inside strings, where an escape means the same character.
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 def json_in_script(value: Any) -> str:
-    """Return the value as JSON for a ``<script>``, which no string in it can end or hide."""
+    """Return the value as JSON for a ``<script>``, escaped so that no string can end the script."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPES)
 
 
 def code_in_script(code: str) -> str:
-    """Return JavaScript for a ``<script>``; what would end or hide the script is in strings and regular expressions."""
+    """Return JavaScript for a ``<script>``; ``</script`` and ``<!--`` get a backslash, harmless in strings."""
     return re.sub(r"<(?=/script|!--)", r"<\\", code, flags=re.IGNORECASE)
 
 
 def fill(template: str, parts: Mapping[str, str]) -> str:
-    """Replace each mark of the template by its part, in one pass: a mark that a part happens to contain is text."""
+    """Replace each mark of the template by its part, in one pass, so that marks inside parts are left alone."""
     return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], template)
 
 
@@ -39,7 +39,7 @@ def shared_style() -> str:
 
 
 def element(name: str, content: str, **attributes: str) -> str:
-    """Return an element around HTML; attributes are text, and one that Python reserves ends in an underscore."""
+    """Return an element around HTML content; attributes are escaped, and ``class_`` means ``class``."""
     written = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items())
     return f"<{name}{written}>{content}</{name}>"
 
@@ -69,7 +69,7 @@ def facts(values: Mapping[str, str]) -> str:
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Return HTML that is shown when it is asked for."""
+    """Return HTML that is folded away behind its summary."""
     return element("details", "\n".join([element("summary", escape(summary)), *parts]), class_="folded")
 
 

@@ -1,4 +1,4 @@
-"""Learned angles against where they started: a point for each α of each layer."""
+"""Learned angles against their initial values: a point per α and layer."""
 
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ from lrpe.models.saved import load_model
 
 
 def angles_picture(run: Path, file: Path, title: str) -> str:
-    """Return the angles of a run's best model as a figure of a page; nothing if it has learned none."""
+    """Return the angles of a run's best model as an HTML figure; empty if it has learned none."""
     angles = angles_of(run / "best") if (run / "best").exists() else []
-    return picture(angles_spec(angles), file, f"{title}: learned angles against their start.") if angles else ""
+    return (
+        picture(angles_spec(angles), file, f"{title}: learned angles against their initial values.") if angles else ""
+    )
 
 
 def angles_of(model_folder: Path) -> list[dict[str, Any]]:
-    """{"layer", "start", "learned"} of every angle that a model of sequences learned, without its sign."""
+    """Return {"layer", "start", "learned"} of every learned angle of a sequence model; the sign is dropped."""
     model = load_model(model_folder)
     found = []
     for block in (module for module in model.modules() if isinstance(module, Block)):
@@ -33,13 +35,13 @@ def _alpha(encoding: Any) -> list[float]:
 
 
 def angles_spec(points: list[dict[str, Any]]) -> Spec:
-    """Draw each angle against where it started; one on the diagonal is still there."""
-    drawn = [point for point in points if point["start"] > 0 and point["learned"] > 0]  # 0 has no logarithm
+    """Draw each angle against its initial value; points on the diagonal have not moved."""
+    drawn = [point for point in points if point["start"] > 0 and point["learned"] > 0]  # the axes are logarithmic
     layers = list(dict.fromkeys(point["layer"] for point in drawn))
     colour = {"field": "layer", "type": "nominal", "title": None}
     shape = colour | {"scale": {"domain": layers}}
     colour |= {"scale": {"domain": layers, "range": ramp(len(layers))}}
-    x, y = (_axis(*named, drawn) for named in (("start", "α at the start"), ("learned", "|α| learned")))
+    x, y = (_axis(*named, drawn) for named in (("start", "initial α"), ("learned", "learned |α|")))
     (left, right), (bottom, top) = x["scale"]["domain"], y["scale"]["domain"]
     ends = [{"start": end, "learned": end} for end in (max(left, bottom), min(right, top))]
     diagonal = {"type": "line", "color": SOFT, "strokeDash": [4, 4], "strokeWidth": 1}

@@ -1,7 +1,7 @@
-"""One colour and one shape per method, the same in every picture. Its name is its title in experiments/methods.py.
+"""One colour and one shape per method, the same in every picture.
 
-The paper's seven have the colours of Okabe and Ito, which every kind of eye can tell apart. No list of twelve has that
-property, so pictures of many methods show the shapes as well. What is too dark for a dark page has a second colour.
+The paper's seven methods have the colours of Okabe and Ito, which colour-blind readers can tell apart. No twelve
+colours have that property, so pictures of many methods show shapes too. Dark colours have a second one for dark pages.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from lrpe.lab.experiments.methods import find_method
 
 @dataclass(frozen=True)
 class Look:
-    """A colour, the one that takes its place on a dark page, and a shape of Vega's symbols."""
+    """A colour, its replacement on dark pages, and a Vega symbol."""
 
     colour: str
     shape: str
@@ -40,24 +40,28 @@ _SPARE = (
     Look("#88884D", "triangle-up"),
     Look("#CC6677", "cross"),
 )
-BASES = {"householder": LOOKS["type2"], "identity": LOOKS["rope"], "odd-even": LOOKS["per"]}  # rows of the ablation
-TYPES = {"unitary": "type1", "orthogonal": "type2", "permutation": "type3"}  # what a Λ is in the paper
+BASES = {
+    "householder": LOOKS["type2"],
+    "identity": LOOKS["rope"],
+    "odd-even": LOOKS["per"],
+}  # rows of the ablation of P
+TYPES = {"unitary": "type1", "orthogonal": "type2", "permutation": "type3"}  # the paper's type of each Λ
 
 
 def look(name: str) -> Look:
-    """Return the look of a method, of a product "basis*matrix", which is that of its type, or of a basis alone.
+    """Return the look of a method, of a product "basis*matrix" (that of its type), or of a basis.
 
-    A method or a Λ that was registered from outside has one of the spare colours, always the same.
+    Methods and Λ registered by users get a spare colour, chosen by a hash of the name, so it is always the same.
     """
     known, looks = TYPES.get(name.partition("*")[2], name), LOOKS | BASES
     if known in looks:
         return looks[known]
-    find_method(name)  # raises for a name that nobody has
+    find_method(name)  # raises for an unknown name
     return _SPARE[crc32(name.encode()) % len(_SPARE)]
 
 
 def ramp(count: int) -> list[str]:
-    """Return colours for things in an order, such as layers, from the first to the last."""
+    """Return ``count`` colours in a visible order, for example for layers."""
     if count == 1:
         return ["#0072B2"]
     stops = [(0x00, 0x72, 0xB2), (0xCC, 0x79, 0xA7), (0xE6, 0x9F, 0x00)]
@@ -65,14 +69,14 @@ def ramp(count: int) -> list[str]:
 
 
 def _between(stops: Sequence[tuple[int, int, int]], place: float) -> str:
-    """The colour at a place from 0 to 2, on straight lines between three stops."""
+    """Return the colour at a position from 0 to 2, interpolated linearly between three stops."""
     first = min(int(place), 1)
     mixed = [round(a + (place - first) * (b - a)) for a, b in zip(stops[first], stops[first + 1], strict=True)]
     return "#" + "".join(f"{channel:02X}" for channel in mixed)
 
 
 def dark_rules() -> str:
-    """Return a style sheet's rules that give drawn methods the colours of a dark page."""
+    """Return CSS rules that recolour the methods' marks on dark pages."""
     rules = [
         f'figure svg [{attribute}="{look.colour}"] {{ {attribute}: {look.dark}; }}'
         for look in LOOKS.values()

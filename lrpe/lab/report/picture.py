@@ -11,11 +11,10 @@ from lrpe.atomic import write_atomically
 
 Spec = dict[str, Any]
 
-_INK, SOFT, _LINE = "#1c1d1f", "#55585e", "#d9d9d4"  # style.css replaces them by those of the page around a picture
-_NARROW = 330  # of a phone's width, with the labels
-_FONT = (
-    "Arial, Helvetica, Liberation Sans, sans-serif"  # letters are as wide for a reader as here, where they are measured
-)
+_INK, SOFT, _LINE = "#1c1d1f", "#55585e", "#d9d9d4"  # style.css replaces these by the colours of the page
+_NARROW = 330  # pixels: a phone's width, labels included
+# Fonts of equal letter widths: vl-convert measures text here, and it must be as wide in the reader's browser.
+_FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 _LEGEND = {"title": None, "labelColor": _INK, "labelFontSize": 13, "labelFont": _FONT, "labelLimit": 260}
 _LEGEND |= {"columnPadding": 28}
 _AXIS = {"domainColor": _LINE, "gridColor": _LINE, "tickColor": _LINE, "gridOpacity": 0.7, "labelOverlap": True}
@@ -32,7 +31,7 @@ _CONFIG = {
 
 
 def as_svg(spec: Spec) -> str | None:
-    """The picture as SVG, or None without vl-convert (pip install 'lrpe[report]')."""
+    """Return the picture as SVG, or None without vl-convert (pip install 'lrpe[report]')."""
     try:
         import vl_convert
     except ImportError:
@@ -41,7 +40,7 @@ def as_svg(spec: Spec) -> str | None:
 
 
 def save_picture(spec: Spec, file: Path) -> list[Path]:
-    """Write ``file`` with the suffixes .svg and .png, fit for a paper; nothing without vl-convert."""
+    """Write ``file`` with the suffixes .svg and .png; write nothing without vl-convert."""
     svg = as_svg(spec)
     if svg is None:
         return []
@@ -57,7 +56,7 @@ def as_png(spec: Spec) -> bytes:
 
 
 def narrow(spec: Spec) -> Spec:
-    """Return the picture for a phone: as wide as its page, with the legend below."""
+    """Return the picture for a phone, with the legend below."""
     if "hconcat" in spec:
         return {"vconcat": [panel | {"width": _NARROW - 80} for panel in spec["hconcat"]]}
     legend = _LEGEND | {"orient": "bottom", "columns": 3}
@@ -65,13 +64,13 @@ def narrow(spec: Spec) -> Spec:
 
 
 def file_name(*parts: str) -> str:
-    """Return a file's name of these words: letters, digits, dots and hyphens, whatever the words hold."""
+    """Return a file name made of these words, with every other character than letters, digits and dots as a hyphen."""
     kept = (re.sub(r"[^\w.]+", "-", part.replace("*", "-times-"), flags=re.ASCII).strip("-.")[:60] for part in parts)
     return "-".join(filter(None, kept))
 
 
 def powers_of_ten(values: Iterable[float]) -> Spec:
-    """Return a logarithmic axis for positive values, marked at the powers of ten that they lie between."""
+    """Return a logarithmic axis for positive values, with ticks at the powers of ten around them."""
     exponents = [math.log10(value) for value in values]
     shown = range(math.floor(min(exponents)), math.ceil(max(exponents)) + 1)
     names = ", ".join(f"'{k}': '10{superscript(k)}'" for k in shown)
@@ -85,10 +84,10 @@ def superscript(number: int) -> str:
 def _apply_theme(spec: Spec) -> Spec:
     schema = {"$schema": "https://vega.github.io/schema/vega-lite/v6.json", "background": "white", "padding": 8}
     whole = schema | spec | {"config": _CONFIG | spec.get("config", {})}
-    # Vega writes titles into expressions, in which these two line separators cannot be parsed.
+    # Vega puts titles into expressions, and its parser fails at these two line separators.
     return json.loads(json.dumps(whole, ensure_ascii=False).translate({0x2028: " ", 0x2029: " "}))
 
 
 def _with_ending(file: Path, ending: str) -> Path:
-    """``with_suffix`` would take what follows a dot in the name, such as that of 0.5, for a suffix."""
+    """Append a suffix; ``with_suffix`` would replace what follows a dot in the name, as in 0.5."""
     return file.with_name(file.name + ending)

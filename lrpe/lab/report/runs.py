@@ -1,4 +1,4 @@
-"""A page of runs: their figures, curves and learned angles, their speed, configurations and environments."""
+"""The report of runs: a page with their figures, curves, learned angles, speed, configurations and environments."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,17 +30,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Run:
-    """What a run's folder says. ``results`` are empty until it has ended."""
+    """The contents of a run's folder; ``results`` are empty until it has finished."""
 
     folder: Path
     experiment: Experiment
     about: RunInfo
     config: str  # the text of config.yaml
-    environment: str  # that of environment.json
+    environment: str  # the text of environment.json
     results: Results
     points: list[tuple[int, float]]
-    seconds: float | None  # an update, the median
-    row: str = ""  # runs of one row differ in their seed alone
+    seconds: float | None  # per update, the median
+    row: str = ""  # runs of one row differ only in their seed
 
     @property
     def metric(self) -> str:
@@ -48,7 +48,7 @@ class Run:
 
     @property
     def group(self) -> str:
-        """The title of the table and the picture that the run is in, with others on the same data."""
+        """The title of the section that shows the run, with others on the same data."""
         parts = (label(self.experiment), self.experiment.scale, self.experiment.setting, self.experiment.variant)
         return ", ".join(filter(None, parts))
 
@@ -58,7 +58,11 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Return what a run's folder says; ``LrpeError`` if something in it is missing or damaged."""
+    """Read a run's folder.
+
+    Raises:
+        LrpeError: a file in it is missing or damaged.
+    """
     done, environment = folder / "results.json", folder / "environment.json"
     return Run(
         folder,
@@ -73,7 +77,7 @@ def read_run(folder: Path) -> Run:
 
 
 def _read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """Return the runs that can be read, and why others, or some of their lines, cannot."""
+    """Return the readable runs, and a sentence per run or line of metrics that cannot be read."""
     runs, problems = [], []
     for folder in folders:
         try:
@@ -85,7 +89,7 @@ def _read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
 
 
 def _assign_rows(runs: list[Run]) -> list[Run]:
-    """With the row that each is of: its method, and a number where a run of it before has another configuration."""
+    """Set the row of each run: its method, numbered where runs of the method have several configurations."""
     rows: dict[str, list[dict[str, Any]]] = {}
     found = []
     for run in runs:
@@ -105,7 +109,7 @@ def _row_title(row: str) -> str:
 
 
 def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
-    """Write a page of these runs, and its pictures as SVG and PNG beside it; what is damaged is named, and left out."""
+    """Write a page of these runs, with its pictures as SVG and PNG; damaged runs are named and left out."""
     found, problems = _read_runs(folders)
     require(bool(found), "\n".join(problems))
     runs = _assign_rows(found)
@@ -135,7 +139,7 @@ def _describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str
 
 
 def _draw_angles(run: Run, out: Path, problems: list[str]) -> str:
-    """Return the run's learned angles as a figure; a model that cannot be read is a problem, and no more."""
+    """Return the run's learned angles as a figure; a model that cannot be read is added to ``problems``."""
     try:
         return angles_picture(run.folder, out / file_name(run.group, run.title, "angles"), run.title)
     except LrpeError as error:
@@ -144,7 +148,7 @@ def _draw_angles(run: Run, out: Path, problems: list[str]) -> str:
 
 
 def progress(run: Run) -> str:
-    """Say how far a run without results has come."""
+    """Describe the progress of an unfinished run."""
     if not run.points:
         return f"{run.title}: no validation yet."
     update, figure = run.points[-1]
@@ -157,7 +161,7 @@ def _files_of(run: Run) -> Iterator[str]:
 
 
 def _columns_of(runs: list[Run]) -> list[Column]:
-    """Return a column for the metric on every split, and one for the seconds per update."""
+    """Return a column per split for the metric, and one for the seconds per update."""
     metric, better = _judged_by(runs)
     splits = dict.fromkeys(split for run in runs for split in run.results if metric in run.results[split])
     columns = []
@@ -168,13 +172,13 @@ def _columns_of(runs: list[Run]) -> list[Column]:
 
 
 def _judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
-    """Return the metric of a group and which way it is better; a run that only just began may not know yet."""
+    """Return the metric of a group and its better direction; a run that has just started may not have one yet."""
     known = [run for run in runs if run.metric] or runs
     return known[0].metric, known[0].about.better
 
 
 def _by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
-    """What is read of the runs of each row, but for those that have nothing to read."""
+    """Return the values read from the runs of each row, leaving out None."""
     found: dict[str, list[T]] = {}
     for run in runs:
         value = read(run)
@@ -184,10 +188,10 @@ def _by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[
 
 
 def _draw_curves(runs: list[Run], titles: dict[str, str], file: Path) -> str:
-    """Return the validation curves as a figure; nothing before the first validation."""
+    """Return the validation curves as a figure; empty before the first validation."""
     curves, (metric, _) = _by_row(runs, lambda run: run.points or None), _judged_by(runs)
     if not curves:
         return ""
-    bands = "; bands are the seeds' range" if len({run.experiment.training.seed for run in runs}) > 1 else ""
+    bands = "; bands show the range over seeds" if len({run.experiment.training.seed for run in runs}) > 1 else ""
     spec = curves_spec(curves, titles, metric, log=metric == "perplexity")
-    return picture(spec, file, f"{metric.capitalize()} in validation{bands}.")
+    return picture(spec, file, f"Validation {metric}{bands}.")

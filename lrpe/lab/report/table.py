@@ -1,4 +1,4 @@
-"""A table of results: figures by row with their spread, the paper's beside them, and which are the best."""
+"""A table of results: figures by row with their deviations, the paper's figures, and the ranks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ class Column:
     """Figures by row.
 
     Attributes:
-        title: above it.
-        figures: ours.
-        digits: after the point.
-        better: which way they are ranked; None if they are not.
-        deviations: over seeds, of the rows that have several.
-        paper: the paper's figures; they stand in a column of their own beside ours.
+        title: the heading.
+        figures: our figures by row.
+        digits: decimal places.
+        better: whether lower or higher is better; None if the rows are not ranked.
+        deviations: standard deviations over seeds, for rows with several.
+        paper: the paper's figures, printed in a column of their own next to ours.
     """
 
     title: str
@@ -33,10 +33,10 @@ class Column:
         return self.title + {"lower": " ↓", "higher": " ↑", None: ""}[self.better]
 
     def rank(self, row: str, among: Sequence[str]) -> Rank | None:
-        """Return whether the row is the best or the second best of these rows, by the figures as they are printed.
+        """Return whether the row is the best or the second best of these rows, by the printed figures.
 
-        Several rows can be best together, and then none is second. A second place that is shared is not marked, nor is
-        a column in which all rows are equal: a mark on most of the rows tells a reader nothing.
+        Rows that tie for best are all best, and then none is second. A tie for second is not marked, nor is a column in
+        which all rows are equal, because marks on most rows would tell a reader nothing.
         """
         known = [other for other in among if math.isfinite(self.figures.get(other, math.nan))]
         if self.better is None or row not in known:
@@ -48,7 +48,7 @@ class Column:
         return "second" if ahead == 1 and mine not in others else None
 
     def _cost(self, row: str) -> float:
-        """The printed figure, with the sign that makes less better."""
+        """Return the printed figure, negated if higher is better."""
         return round(self.figures[row], self.digits) * (-1 if self.better == "higher" else 1)
 
     def show(self, row: str) -> str:
@@ -63,13 +63,13 @@ class Column:
         return f"{self.paper[row]:.{self.digits}f}" if row in self.paper else ""
 
 
-_Mark = Callable[[str, Rank | None], str]  # writes a cell and its place
+_Mark = Callable[[str, Rank | None], str]  # formats a cell of a rank
 
 
 def lay_out(
     rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str], mark: _Mark
 ) -> tuple[list[str], list[list[str]]]:
-    """The header and the lines of a table whose rows are {name: title}."""
+    """Return the header and the lines of a table; ``rows`` is {name: title}."""
     header, lines = [""], [[title] for title in rows.values()]
     for column in columns:
         header.append(column.heading)
@@ -83,7 +83,7 @@ def lay_out(
 
 
 def as_data(rows: dict[str, str], columns: Sequence[Column]) -> dict[str, Any]:
-    """The table for JSON."""
+    """Return the table as JSON-compatible data, with unrounded figures."""
     return {
         "rows": rows,
         "columns": [

@@ -24,7 +24,7 @@ def test_the_table_is_written_in_the_files_of_every_table(made):
     }  # fmt: skip
     assert r"Base & 1.00 & 1.00 \\" in (made / "fair.tex").read_text()
     page = (made / "index.html").read_text()
-    assert "The measurement" in page
+    assert "Measurement" in page
     assert "steps ÷ Base" in page
 
 

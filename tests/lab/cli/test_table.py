@@ -138,7 +138,7 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     assert "bigrams, counted" in shown
     assert "Python's library validation ↓" in shown
     assert re.search(r"of other data than ours.*^Type 2 +31\.95", shown, re.MULTILINE | re.DOTALL)
-    assert "Its figures mean nothing" in shown
+    assert "its figures mean nothing" in shown
     folder = runs / "tables" / "lm-smoke"
     names = {path.name for path in folder.iterdir()}
     assert names >= {"table.txt", "table.json", "index.html", "fair.md", "fair.tex", "authors.md", "paper.md"}
@@ -371,7 +371,7 @@ def test_the_demos_table_has_every_row_and_a_page(runs, capsys):
     for row in SEVEN:
         assert re.search(rf"^{METHODS[row].title} +\d+\.\d\d", shown, re.MULTILINE), row
     assert "bigrams, counted" in shown
-    assert "One seed (0): small differences mean nothing." in shown
+    assert "One seed (0): small differences are not significant." in shown
     page = (runs / "tables" / "lm-demo" / "index.html").read_text(encoding="utf-8")
     assert page.count("<tr>") == 1 + len(SEVEN) + 2 + 2 * (1 + len(SEVEN))  # scores with counts, times, the paper's
 

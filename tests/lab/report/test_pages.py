@@ -75,7 +75,7 @@ def test_a_run_whose_environment_is_missing_is_shown(tmp_path):
 def test_a_stand_in_is_called_by_its_name(file):
     text = file.read_text(encoding="utf-8")
     assert "<h2>wikitext103 on stdlib, smoke, fair</h2>" in text
-    assert "It stands in for wikitext103." in text
+    assert "It replaces wikitext103." in text
 
 
 @pytest.mark.parametrize("width", [1400, 390])
