@@ -150,7 +150,7 @@ def test_a_layer_that_cannot_be_drawn_is_named_and_the_others_are(tmp_path, monk
     tiny(LrpeForCausalLM, "learned*orthogonal").float().save_pretrained(tmp_path / "wide")
     monkeypatch.setattr("lrpe.lab.report.explorer.learned.WIDEST", 4)
     with pytest.raises(
-        LrpeError, match=r"no layer.*LearnedOrthogonal is drawn by its matrix, up to a width of 4; got dim=8"
+        LrpeError, match=r"no layer.*LearnedOrthogonal has no formula on the page, so dim must be at most 4; got dim=8"
     ):
         read_run(tmp_path / "wide")
     mixed = tiny(LrpeForCausalLM, "type2").float()
@@ -159,7 +159,7 @@ def test_a_layer_that_cannot_be_drawn_is_named_and_the_others_are(tmp_path, monk
     run = read_run(tmp_path / "wide")
     assert [layer["title"] for layer in run["layers"]] == ["layer 0"]
     assert page_data([run])["refused"] == run["refused"]
-    assert run["refused"][0].startswith("Layer 1 of wide: LearnedOrthogonal is drawn by its matrix")
+    assert run["refused"][0].startswith("Layer 1 of wide: LearnedOrthogonal has no formula on the page")
 
 
 def test_a_layer_that_diverged_is_named_and_the_others_are_drawn(tmp_path):
@@ -192,10 +192,10 @@ def fails(_):
 @pytest.mark.parametrize(
     ("register", "make", "sentence"),
     [
-        (BASES, lambda config: Stretched(config.head_dim), "P is unitary, so Pᴴ P = I; it is off by 3"),
+        (BASES, lambda config: Stretched(config.head_dim), "P must be unitary, Pᴴ P = I; the error is 3"),
         (BASES, fails, r"ValueError\('a library that is not installed'\)"),
-        (MATRICES, lambda config, _: Hurrying(config.head_dim), r"s-th power of Λ\^\(1\); at s = -3 it is off"),
-        (ANGLES, lambda count, length: torch.ones(3), r"α has one angle for each of 4; got the shape \(3,\)"),
+        (MATRICES, lambda config, _: Hurrying(config.head_dim), r"s-th power of Λ\^\(1\); at s = -3 the error is"),
+        (ANGLES, lambda count, length: torch.ones(3), r"α must have the shape \(4,\); got \(3,\)"),
     ],
 )
 def test_what_was_registered_and_cannot_be_drawn_is_refused_in_a_sentence(monkeypatch, register, make, sentence):
@@ -211,11 +211,13 @@ def test_the_page_has_room_for_some_registered_factors_and_says_which_it_leaves_
         monkeypatch.setitem(BASES, f"basis {number}", lambda config: Identity(config.head_dim))
     told = page_data([])
     assert len(told["dense"]["bases"]) == MOST
-    assert told["refused"] == [f"basis {n}: the page has room for {MOST} registered factors." for n in (MOST, MOST + 1)]
+    assert told["refused"] == [
+        f"basis {n}: the page shows at most {MOST} registered factors." for n in (MOST, MOST + 1)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"), [("page.png", "such as explorer.html"), ("none/page.html", "folder that is there")]
+    ("name", "sentence"), [("page.png", "such as explorer.html"), ("none/page.html", "folder must exist")]
 )
 def test_a_place_that_cannot_hold_the_page_is_refused(tmp_path, name, sentence):
     with pytest.raises(LrpeError, match=sentence):

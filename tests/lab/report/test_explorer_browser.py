@@ -180,7 +180,7 @@ def test_a_registered_factor_can_be_chosen_and_the_page_goes_on(registered):
     page.wait_for_function("document.querySelector('summary .title').textContent === 'Type 2, P backwards'")
     panel.locator("[name=matrix]").select_option("shift")
     page.wait_for_function("document.querySelector('summary .title').textContent === 'Λ shift, P backwards'")
-    assert panel.get_by_text("drawn as Python built it").is_visible()
+    assert panel.get_by_text("matrices that Python computed").is_visible()
     assert not panel.locator("[name=angles]").is_visible()
     panel.locator("[name=matrix]").select_option("unitary")
     panel.locator("[name=angles]").select_option("golden")

@@ -1,4 +1,4 @@
-// α, the angles of one step, as lrpe/encodings/angles.py has them, in float64.
+// α, the angles of one step, with the formulas of lrpe/encodings/angles.py in float64.
 
 const range = (count) => Array.from({ length: count }, (_, k) => k);
 const quarterTurn = (length) => Math.PI / 2 / length;

@@ -1,5 +1,5 @@
-// P, the change of basis, as lrpe/encodings/basis.py, householder.py and matrix_basis.py have it.
-// A vector is { re, im }, two lists; what is real has zeros in im.
+// P, the change of basis, with the formulas of lrpe/encodings/basis.py, householder.py and matrix_basis.py.
+// A vector is { re, im }, two lists; a real vector has zeros in im.
 
 const real = (x) => ({ re: x, im: x.map(() => 0) });
 const size = (x) => Math.sqrt(dot(x, x));

@@ -1,12 +1,12 @@
-// A picture of a panel as a view of Vega's, as wide as its place; drawing it again changes its data, and nothing else.
+// A chart is a Vega view as wide as its box; redrawing it changes only its data.
 
-const [TALLEST, LABELS] = [340, 64]; // of a square picture its side, and what stands beside it
+const [TALLEST, LABELS] = [340, 64]; // pixels: the largest side of a square picture, and the width of its labels
 
-async function makeView(picture, place, colours) {
+async function makeView(picture, box, colours) {
   const spec = { autosize: { type: picture.square ? "pad" : "fit", contains: "padding" }, ...picture.spec(colours) };
   const mode = spec.marks ? "vega" : "vega-lite";
   const options = { mode, config: vegaConfig(colours), actions: false, renderer: "canvas" };
-  const { view } = await vegaEmbed(place, { ...spec, ...sizeIn(place, picture) }, options);
+  const { view } = await vegaEmbed(box, { ...spec, ...sizeIn(box, picture) }, options);
   return view;
 }
 
@@ -20,7 +20,7 @@ function drawView(view, { data, signals }) {
   for (const [name, values] of Object.entries(data)) view.data(name, values);
   return view.runAsync();
 }
-// The page's colours, light or dark, for Vega: the style sheet has them, so that a picture and its page agree.
+// The page's colours, light or dark, read from the style sheet, so that pictures and page agree.
 
 const isDark = matchMedia("(prefers-color-scheme: dark)");
 

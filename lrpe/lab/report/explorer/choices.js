@@ -1,8 +1,8 @@
-// What was chosen in a panel, as an encoding, a name and a colour. `given` is what Python wrote into the page.
+// The choice in a panel as an encoding, a name and a colour. `pageData` is the JSON that Python wrote into the page.
 
 const pageData = JSON.parse(document.getElementById("page-data").textContent);
 
-const NO_DECAY = 25; // the end of the slider
+const NO_DECAY = 25; // the right end of the slider
 const decayOf = (fade) => (fade >= NO_DECAY ? 1 : 1 - 2 ** (-fade / 2));
 
 function encodingOf(choice, dim) {
@@ -42,13 +42,13 @@ function learnedLayer(name = "") {
   return word === "learned" ? pageData.learned[run].layers[layer] : null;
 }
 
-// what all heads share is a list of one
+// a list of length 1 is shared by all heads
 function oneHead(layer, head) {
   const ofHead = (list) => list[head % list.length];
   return { dim: layer.dim, basis: layer.basis, matrix: ofHead(layer.matrix), decay: ofHead(layer.decay) };
 }
 
-// a method has the name and the colour that it has in every table; another composition those of its type, and its parts
+// a method has its title and colour of the tables; other compositions have the colour of their type and name their parts
 function lookOf(choice) {
   const layer = learnedLayer(choice.name);
   const look = composedLook(layer ? layer.choice : choice);
@@ -66,7 +66,7 @@ function composedLook(choice) {
   return { colour: type.colour, title: `${type.title}, P ${pageData.bases[basis] ?? basis}${unusual}` };
 }
 
-// the name of the method with these parts, if there is one; without Λ the rest does not matter
+// the name of the method with these parts, if any; without Λ, P and α do not matter
 function methodOf({ basis, matrix, angles }) {
   const same = (method) =>
     method.matrix === matrix &&
@@ -75,7 +75,7 @@ function methodOf({ basis, matrix, angles }) {
   return Object.keys(pageData.methods).find((name) => same(pageData.methods[name]));
 }
 
-// whether a Λ is made of angles that can be chosen
+// whether a Λ is built from angles
 function turns(matrix) {
   return matrix === "unitary" || matrix === "orthogonal";
 }

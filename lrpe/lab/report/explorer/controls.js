@@ -1,6 +1,6 @@
-// Forms: what they say as a choice, which of their inputs matter, and the words beside the sliders.
+// Forms: their values, the inputs to show, and the labels of the sliders.
 
-// { name: value } of a form; the value of a slider, or of a list of numbers, is a number
+// { name: value } of a form; numeric values are converted to numbers
 function choiceOf(form) {
   const inputs = [...form.elements].filter(({ name }) => name);
   return Object.fromEntries(
@@ -12,7 +12,7 @@ function fillPanel(form, method) {
   const { name, matrix, basis, angles } = form.elements;
   for (const [value, { title }] of Object.entries(pageData.methods)) name.append(new Option(title, value));
   pageData.learned.forEach((run, number) => name.append(learnedGroup(run, number)));
-  name.append(new Option("as composed below", "composed"));
+  name.append(new Option("custom: composed below", "composed"));
   for (const [value, title] of Object.entries(pageData.matrices)) matrix.append(new Option(title, value));
   for (const [value, title] of Object.entries(pageData.bases)) basis.append(new Option(title, value));
   for (const value of pageData.angles) angles.append(new Option(value, value));
@@ -26,7 +26,7 @@ function learnedGroup({ title, layers }, run) {
   return group;
 }
 
-// a name sets the parts, and a part changes the name
+// choosing a name sets the parts, and choosing a part updates the name
 function follow(form, changed) {
   const { name, matrix, basis, angles, head } = form.elements;
   const method = pageData.methods[name.value];
@@ -38,13 +38,13 @@ function follow(form, changed) {
   head.max = (learnedLayer(name.value)?.heads ?? 1) - 1;
 }
 
-// what was asked for and cannot be drawn
-function showRefusals(place) {
-  place.hidden = pageData.refused.length === 0;
-  place.querySelector("ul").append(...pageData.refused.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+// list what cannot be drawn, with the reasons
+function showRefusals(element) {
+  element.hidden = pageData.refused.length === 0;
+  element.querySelector("ul").append(...pageData.refused.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
 }
 
-// an input is shown when one of the words in its data-when holds
+// show an input if one of the conditions in its data-when holds
 function showWhatMatters(form) {
   const holds = wordsThatHold(choiceOf(form));
   for (const part of form.querySelectorAll("[data-when]")) {
@@ -62,8 +62,8 @@ function wordsThatHold({ name, matrix, basis, angles, content }) {
 }
 
 function showValues(form) {
-  for (const place of form.querySelectorAll(".value")) {
-    const { name, value } = place.parentElement.control;
-    place.textContent = (sliderWords[name] ?? String)(Number(value));
+  for (const element of form.querySelectorAll(".value")) {
+    const { name, value } = element.parentElement.control;
+    element.textContent = (sliderWords[name] ?? String)(Number(value));
   }
 }

@@ -1,4 +1,4 @@
-"""Factors that the page has no formula for, as the matrices that Python computes: so any registered P, Λ or α is drawn.
+"""Matrices, computed by Python, of the factors that the page has no formula for: any registered P, Λ or α.
 
 A Λ is a unitary representation of the integers, so Λ^(s) = Vᴴ diag(e^{isα}) V by Theorem 1: V and α are enough.
 """
@@ -15,23 +15,23 @@ from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.errors import LrpeError, require
 from lrpe.theory.derive import from_unitary
 
-# What bases.js, position_matrices.js and angles.js have formulas for.
+# The factors with formulas in bases.js, position_matrices.js and angles.js.
 FORMULAS = {
     "bases": ("identity", "householder", "odd-even", "fourier", "cosine"),
     "matrices": ("unitary", "orthogonal", "permutation"),
     "angles": ("geometric", "linear", "harmonic", "constant"),
 }
-LEARNED = ("learned",)  # a P that only a run has
+LEARNED = ("learned",)  # exists only in a trained run
 DIMS = (8, 16, 32, 64)
-_EXPONENTS = range(4, 14)  # of the longest length, as the slider has them
-WIDEST, MOST = 128, 12  # a layer's width, and registered factors: beyond these a page would have megabytes of numbers
+_EXPONENTS = range(4, 14)  # log2 of the values of the length slider
+WIDEST, MOST = 128, 12  # width of a layer, registered factors: more would add megabytes
 _TOLERANCE = 1e-8
 
 _Json = dict[str, Any]
 
 
 def describe_registered() -> tuple[dict[str, dict[str, _Json]], list[str]]:
-    """Return what was registered and the page has no formula for, and a sentence for each factor that it cannot draw.
+    """Return the registered factors without a formula, and a sentence per factor that cannot be drawn.
 
     The first is {"bases" | "matrices": {name: {dim: matrix}}, "angles": {name: {count: {exponent: α}}}}.
     """
@@ -39,11 +39,11 @@ def describe_registered() -> tuple[dict[str, dict[str, _Json]], list[str]]:
     written = {*LEARNED, *(name for names in FORMULAS.values() for name in names)}
     names = [(kind, name) for kind, (known, _) in kinds.items() for name in known if name not in written]
     drawn: dict[str, dict[str, _Json]] = {kind: {} for kind in kinds}
-    refused = [f"{name}: the page has room for {MOST} registered factors." for _, name in names[MOST:]]
+    refused = [f"{name}: the page shows at most {MOST} registered factors." for _, name in names[MOST:]]
     for kind, name in names[:MOST]:
         try:
             drawn[kind][name] = kinds[kind][1](name)
-        except Exception as error:  # it is somebody else's code, which can fail in any way, and the others are drawn
+        except Exception as error:  # users' code can fail in any way; the other factors are still drawn
             refused.append(f"{name}: {error}" if isinstance(error, LrpeError) else f"{name}: {error!r}")
     return drawn, refused
 
@@ -52,12 +52,12 @@ def write_basis(basis: Basis) -> _Json:
     """Return P as numbers."""
     P = basis.dense()
     error = (P.mH @ P - torch.eye(len(P), dtype=P.dtype)).abs().max()
-    require(bool(error < _TOLERANCE), f"P is unitary, so Pᴴ P = I; it is off by {error:.1e}.")
+    require(bool(error < _TOLERANCE), f"P must be unitary, Pᴴ P = I; the error is {error:.1e}.")
     return {"kind": "dense", "complex": basis.is_complex, **_parts(P)}
 
 
 def write_matrix(matrix: PositionMatrix) -> list[_Json]:
-    """Return Λ as numbers, one entry per head that has its own."""
+    """Return Λ as numbers, one entry per head, or one entry if all heads share it."""
     heads = matrix.dense(1)
     return [
         {"kind": "dense", "complex": matrix.is_complex, **_diagonalized(matrix, head)}
@@ -80,7 +80,7 @@ def _angles(name: str) -> _Json:
 
 def _alpha(formula: Callable[..., Tensor], count: int, length: int) -> list[float]:
     alpha = formula(count, length)
-    require(alpha.shape == (count,), f"α has one angle for each of {count}; got the shape {tuple(alpha.shape)}.")
+    require(alpha.shape == (count,), f"α must have the shape ({count},); got {tuple(alpha.shape)}.")
     return alpha.double().tolist()
 
 
@@ -89,7 +89,7 @@ def _config(dim: int) -> EncodingConfig:
 
 
 def _diagonalized(matrix: PositionMatrix, head: int) -> _Json:
-    """V and α of one head, checked at steps that a matrix which is no representation of the integers does not pass."""
+    """Return V and α of one head; steps other than 1 check that Λ is a representation of the integers."""
     found = from_unitary(_of_head(matrix.dense(1), head))
     V, angles = found.basis.dense(), found.matrix.angles
     alpha: Tensor = angles.alpha  # type: ignore[assignment]
@@ -97,7 +97,7 @@ def _diagonalized(matrix: PositionMatrix, head: int) -> _Json:
         power = V.mH @ torch.diag(torch.polar(torch.ones_like(alpha), s * alpha)) @ V
         error = (power - _of_head(matrix.dense(s), head)).abs().max()
         if error > _TOLERANCE:
-            raise LrpeError(f"Λ^(s) is the s-th power of Λ^(1); at s = {s} it is off by {error:.1e}.")
+            raise LrpeError(f"Λ^(s) must be the s-th power of Λ^(1); at s = {s} the error is {error:.1e}.")
     return {**_parts(V, always_complex=True), "alpha": alpha.tolist()}
 
 
@@ -106,13 +106,13 @@ def _of_head(dense: Tensor, head: int) -> Tensor:
 
 
 def _parts(matrix: Tensor, always_complex: bool = False) -> _Json:
-    """Real and imaginary part as lists of rows; the latter only if there is one."""
+    """Return real and imaginary parts as lists of rows; the imaginary part only if it is not 0."""
     imaginary = {"im": _numbers(matrix.imag)} if always_complex or matrix.imag.any() else {}
     return {"re": _numbers(matrix.real), **imaginary}
 
 
 def _numbers(values: Tensor) -> list:
-    """Twelve digits: more than a picture shows, at half the size. Not for α, which is multiplied by the position."""
+    """Round to twelve digits, half the size and more than a picture shows; not for α, which positions multiply."""
     if values.ndim > 1:
         return [_numbers(row) for row in values]
     return [float(f"{value:.12g}") for value in values.tolist()]

@@ -44,15 +44,15 @@ function cycleTerms(y, z, cycle) {
 
 function transformAlong(x, cycle, angle) {
   const sum = { re: [0], im: [0] };
-  cycle.forEach((element, place) => {
-    const [cos, sin] = [Math.cos(angle * place), Math.sin(angle * place)];
+  cycle.forEach((element, offset) => {
+    const [cos, sin] = [Math.cos(angle * offset), Math.sin(angle * offset)];
     sum.re[0] += x.re[element] * cos + x.im[element] * sin;
     sum.im[0] += x.im[element] * cos - x.re[element] * sin;
   });
   return sum;
 }
 
-// θ in [0, π]: for whole m, Re(c e^{imθ}) = Re(c̄ e^{-imθ}), so the slow one of the two gives the smooth envelope
+// θ in [0, π]: for whole m, Re(c e^{imθ}) = Re(c̄ e^{-imθ}), so the slower of the two gives the smooth envelope
 function fold({ angle, re, im }) {
   const wrapped = angle - 2 * Math.PI * Math.round(angle / (2 * Math.PI));
   return wrapped < 0 ? { angle: -wrapped, re, im: -im } : { angle: wrapped, re, im };
@@ -78,7 +78,7 @@ function total(terms, m) {
   return [sumRe, sumIm];
 }
 
-// the eigenvalues of r W_1, with |c|, how much of q and k lies along each; a rotation has e^{iα} and e^{-iα}
+// the eigenvalues of r W_1, with |c|, the share of q and k along each; a rotation has both e^{iα} and e^{-iα}
 function eigenvalues(encoding, q, k) {
   const both = encoding.matrix.kind === "orthogonal";
   return terms(encoding, q, k).flatMap(({ angle, re, im }) => {
@@ -92,7 +92,7 @@ function eigenvalues(encoding, q, k) {
   });
 }
 
-// Δ of a query that sees n keys, the last one its own: Σ r^m f(-m) encoded, Σ r^m q·k plain; over the most they can be
+// Δ of a query over n keys up to its own position, relative to its maximum: Σ r^m f(-m) encoded, Σ r^m q·k not encoded
 function deltas(encoding, q, k, longest) {
   const scale = size(q) * size(k) || 1;
   const turning = terms(encoding, q, k).map(({ angle, re, im }) => ({

@@ -5,7 +5,7 @@ const isComplex = ({ basis, matrix }) =>
 const changeBasis = ({ basis }, x) => bases[basis.kind](x, basis);
 const encodeAt = ({ matrix }, y, s) => positionMatrices[matrix.kind](y, s, matrix);
 
-// M_s x for each position s: rows of real features, (re ‖ im) if P or Λ is complex
+// M_s x for each position s, as rows of real features: (re ‖ im) if P or Λ is complex
 function features(encoding, x, positions) {
   const y = changeBasis(encoding, x);
   const turned = positions.map((s) => encodeAt(encoding, y, s));

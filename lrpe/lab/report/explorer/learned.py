@@ -1,4 +1,4 @@
-"""The encodings that a run has learned, layer by layer, as the page takes them."""
+"""The learned encodings of a run, layer by layer, as data for the page."""
 
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,15 @@ Layer = dict[str, Any]
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """Return the layers of a model's folder, or of a run's ``best`` or ``last``, that the page can show.
+    """Read the layers of a model's folder, or of a run's ``best`` or ``last``.
 
-    The result is {"title", "layers", "refused"}; the last has a sentence for each layer that it cannot.
+    Returns:
+        {"title", "layers", "refused"}; ``refused`` has a sentence per layer that the page cannot show.
+
+    Raises:
+        LrpeError: the folder has no readable model, or none of its layers can be shown.
     """
-    require(folder.is_dir(), f"A run is a folder with a model in it; there is no folder {str(folder)!r}.")
+    require(folder.is_dir(), f"A run is a folder with a model; there is no folder {str(folder)!r}.")
     found, name = find_model(folder), folder.resolve().name
     model = open_model(found)
     layers: list[Layer] = []
@@ -49,7 +53,7 @@ def open_model(folder: Path) -> Any:
         return load_model(folder)
     except LrpeError:
         raise
-    except (OSError, ValueError) as error:  # transformers' own words, of a file that is missing or no JSON
+    except (OSError, ValueError) as error:  # transformers' errors for a missing or damaged file
         raise LrpeError(f"The model in {str(folder)!r} cannot be read: {error}") from error
 
 
@@ -62,13 +66,13 @@ def _check_shown(encoding: PositionalEncoding) -> None:
 
 
 def _check_finite(encoding: Encoding) -> None:
-    """Refuse what a diverged run leaves: JSON has no such numbers, and a page none to draw."""
+    """Raise ``LrpeError`` for NaN or infinity, which a diverged run leaves and JSON cannot hold."""
     for name, tensor in encoding.state_dict().items():
         require(bool(tensor.isfinite().all()), f"{name} of its encoding is not finite: the run has diverged.")
 
 
 def _read_layer(block: Block, config: EncodingConfig) -> Layer:
-    """One layer: what all heads share is a list of one."""
+    """Return the data of one layer; a list of length 1 is shared by all heads."""
     encoding: Any = block.attention.encoding
     _check_shown(encoding)
     _check_finite(encoding)
@@ -87,7 +91,7 @@ def _read_layer(block: Block, config: EncodingConfig) -> Layer:
 
 
 def _read_basis(basis: Basis) -> Layer:
-    """P as the page takes it: by its formula if it has one, else as numbers."""
+    """Return P as the name of a formula if the page has one, else as numbers."""
     if isinstance(basis, Householder):
         return {"kind": "householder", "vectors": basis.v.tolist()}
     if isinstance(basis, OddEven) and basis.width == basis.dim:
@@ -100,7 +104,7 @@ def _read_basis(basis: Basis) -> Layer:
 
 
 def _read_matrix(matrix: Any) -> list[Layer]:
-    """Λ as the page takes it, one entry per head that has its own."""
+    """Return Λ, one entry per head, or one entry if all heads share it."""
     if isinstance(matrix, Permutation):
         return [{"kind": "permutation", "permutation": _permutation_of(cycles)} for cycles in matrix.cycles]
     kinds = {Unitary: "unitary", Orthogonal: "orthogonal"}
@@ -114,11 +118,11 @@ def _read_matrix(matrix: Any) -> list[Layer]:
 def _check_width(factor: Any) -> None:
     require(
         factor.dim <= WIDEST,
-        f"{type(factor).__name__} is drawn by its matrix, up to a width of {WIDEST}; got dim={factor.dim}.",
+        f"{type(factor).__name__} has no formula on the page, so dim must be at most {WIDEST}; got dim={factor.dim}.",
     )
 
 
 def _permutation_of(cycles: Tensor) -> list[int]:
-    """π: one step along every cycle."""
-    order, start, place, length = cycles
-    return order[start + (place + 1) % length].tolist()
+    """Return π, which moves every element one step along its cycle."""
+    order, start, offset, length = cycles
+    return order[start + (offset + 1) % length].tolist()

@@ -1,4 +1,4 @@
-// A matrix as a picture of one pixel a number: blue below 0, the page at 0, vermillion above.
+// A matrix as an image with one pixel per entry: blue below 0, the page's colour at 0, vermillion above.
 
 function matrixImage(rows, largest, { less, page, more }) {
   const canvas = document.createElement("canvas");
@@ -6,23 +6,23 @@ function matrixImage(rows, largest, { less, page, more }) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
   const shade = shades([less, page, more].map(parseHex), largest || 1);
-  rows.flat().forEach((value, place) => shade(value, image.data, 4 * place));
+  rows.flat().forEach((value, offset) => shade(value, image.data, 4 * offset));
   context.putImageData(image, 0, 0);
   return canvas;
 }
 
-// red, green, blue and opacity of a value, written to a place
+// write red, green, blue and opacity of a value at an offset
 const shades =
   ([less, page, more], largest) =>
-  (value, data, place) => {
+  (value, data, offset) => {
     const [strength, end] = [Math.min(Math.abs(value) / largest, 1), value < 0 ? less : more];
-    for (let c = 0; c < 3; c++) data[place + c] = page[c] + strength * (end[c] - page[c]);
-    data[place + 3] = 255;
+    for (let c = 0; c < 3; c++) data[offset + c] = page[c] + strength * (end[c] - page[c]);
+    data[offset + 3] = 255;
   };
 
-const parseHex = (colour) => [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+const parseHex = (colour) => [1, 3, 5].map((offset) => parseInt(colour.slice(offset, offset + 2), 16));
 
-// a specification of Vega's, since Vega-Lite has no mark for an image that was drawn already
+// a Vega specification, because Vega-Lite has no mark for a canvas
 function matrixSpec(xTitle, yTitle) {
   const span = (name) => [-0.5, { signal: `${name} - 0.5` }];
   const axis = (orient, title) => ({

@@ -1,9 +1,9 @@
-// Numbers as a reader says them.
+// Numbers as text for readers.
 
 const thousands = (value) => Math.round(value).toLocaleString("en");
 const tokens = (count) => `${count < 100 ? count.toFixed(1) : thousands(count)} tokens`;
 
-// 3e-15 is below 10⁻¹⁴
+// the power of ten above a value: 10⁻¹⁴ for 3e-15
 function powerAbove(value) {
   if (value === 0) return "the last digit";
   const exponent = Math.ceil(Math.log10(value));
@@ -11,7 +11,7 @@ function powerAbove(value) {
   return `10${exponent < 0 ? "⁻" : ""}${digits.join("")}`;
 }
 
-// the value of a slider, where it is not the number itself
+// the text of a slider's value, where it is not the number itself
 const sliderWords = {
   base: (value) => thousands(10 ** value),
   length: (value) => thousands(2 ** value),

@@ -1,4 +1,4 @@
-// The page: two panels, their pictures side by side, drawn again when something is chosen.
+// The page: two panels with their pictures side by side, redrawn on every change.
 
 const pictures = [kernelPicture, scoresPicture, featuresPicture, pathPicture, spectrumPicture, deltaPicture];
 const sharedForm = document.getElementById("shared");
@@ -20,13 +20,13 @@ function makePanel(letter, method) {
 }
 
 function makeChart(picture, letter) {
-  const section = document.getElementById(picture.place);
+  const section = document.getElementById(picture.section);
   const figure = section.querySelector(".pair").appendChild(fromTemplate("figure"));
   figure.querySelector(".badge").textContent = letter;
-  return { picture, figure, heading: section.querySelector("h2").textContent, place: figure.querySelector(".place") };
+  return { picture, figure, heading: section.querySelector("h2").textContent, box: figure.querySelector(".place") };
 }
 
-// all that the pictures of a panel are drawn from
+// everything that the pictures of a panel are drawn from
 function seenIn(form) {
   const [choice, shared] = [choiceOf(form), choiceOf(sharedForm)];
   const encoding = encodingOf(choice, shared.dim);
@@ -42,11 +42,11 @@ function drawPanel({ details, form, charts }) {
   return Promise.all(charts.map((chart) => drawChart(chart, seen)));
 }
 
-function drawChart({ picture, figure, heading, place, view }, seen) {
+function drawChart({ picture, figure, heading, box, view }, seen) {
   const drawn = picture.draw(seen);
   nameIt(figure, seen);
   figure.querySelector(".says").textContent = drawn.says;
-  place.setAttribute("aria-label", `${heading}: ${seen.title}. ${drawn.says}`);
+  box.setAttribute("aria-label", `${heading}: ${seen.title}. ${drawn.says}`);
   return drawView(view, drawn);
 }
 
@@ -69,10 +69,10 @@ async function build() {
 
 async function buildChart(chart) {
   chart.view?.finalize();
-  chart.view = await makeView(chart.picture, chart.place, colours);
+  chart.view = await makeView(chart.picture, chart.box, colours);
 }
 
-// at most once a frame, however fast a slider moves
+// run a task at most once per frame, however fast a slider moves
 const waiting = new Set();
 function soon(task) {
   if (waiting.size === 0) requestAnimationFrame(runWaiting);
@@ -95,19 +95,19 @@ function listen() {
   }
   sharedForm.addEventListener("input", () => soon(drawAll));
   isDark.addEventListener("change", rebuild);
-  addEventListener("resize", rebuildIfWider);
+  addEventListener("resize", rebuildIfWidthChanged);
 }
 
 let [building, width] = [Promise.resolve(), innerWidth];
-const rebuild = () => (building = building.then(build)); // one after the other
+const rebuild = () => (building = building.then(build)); // builds never overlap
 
-// or narrower; not higher, as a phone's page is when its bar goes
-function rebuildIfWider() {
+// a change in height alone is a phone's address bar, which needs no rebuild
+function rebuildIfWidthChanged() {
   if (innerWidth !== width) soon(rebuild);
   width = innerWidth;
 }
 
-// where there is no room beside the pictures, one form is open at a time, and none at first
+// on narrow screens, forms start closed and at most one is open
 if (!matchMedia("(min-width: 64rem)").matches) {
   for (const details of document.querySelectorAll(".choices")) Object.assign(details, { open: false, name: "choices" });
 }

@@ -1,4 +1,4 @@
-"""The page as one file: style, data, Vega and our scripts are written into it, so it needs no network and no server."""
+"""The explorer as one HTML file, with style, data, Vega and scripts inside: it needs no network and no server."""
 
 import importlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from lrpe.errors import LrpeError, require
 from lrpe.lab.report.explorer.page_data import page_data
 from lrpe.lab.report.html import code_in_script, fill, json_in_script, shared_style
 
-SCRIPTS = (  # each uses those before it
+SCRIPTS = (  # in order of use
     "angles.js",
     "bases.js",
     "position_matrices.js",
@@ -37,10 +37,12 @@ SCRIPTS = (  # each uses those before it
 
 
 def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = ()) -> Path:
-    """Write the page; ``learned`` are runs, as ``read_run`` gives them."""
-    require(file.suffix == ".html", f"The explorer is a page, such as explorer.html; got {file.name!r}.")
-    require(file.parent.is_dir(), f"The explorer is written to a folder that is there; got {str(file.parent)!r}.")
-    require(not file.is_dir(), f"The explorer is a file; {str(file)!r} is a folder.")
+    """Write the page and return its path; ``learned`` are runs, as returned by ``read_run``."""
+    require(
+        file.suffix == ".html", f"The explorer's file name must end in .html, such as explorer.html; got {file.name!r}."
+    )
+    require(file.parent.is_dir(), f"The explorer's folder must exist; got {str(file.parent)!r}.")
+    require(not file.is_dir(), f"The explorer is written to a file; {str(file)!r} is a folder.")
     write_atomically(file, explorer(learned))
     return file
 
@@ -61,7 +63,7 @@ def read(name: str) -> str:
 
 
 def vega() -> str:
-    """Vega-Lite and what it needs, from vl-convert's copy."""
+    """Return the JavaScript of Vega-Lite and Vega, from the copy in vl-convert."""
     try:
         vl_convert: Any = importlib.import_module("vl_convert")
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the page is given: names and colours, and the numbers that Python computes."""
+"""The JSON data in the page: names, colours, and the numbers that Python computes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +13,11 @@ from lrpe.lab.report.palette import LOOKS, TYPES, look
 
 _SEEDS = range(8)
 _TITLES = {"identity": "= I", "householder": "Householder"}
-_SHOWN = ("type2", "type3")  # side by side when the page opens
+_SHOWN = ("type2", "type3")  # the two encodings shown when the page opens
 
 
 def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return all of it, as JSON; ``learned`` has an entry per run."""
+    """Return the page's data; ``learned`` has an entry per run."""
     dense, refused = describe_registered()
     matrices = [*FORMULAS["matrices"], *dense["matrices"]]
     return {
@@ -36,18 +36,18 @@ def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def method(name: str) -> dict[str, str]:
-    """A method's title and colour, and the parts that it is composed of."""
+    """Return a method's title, colour and parts."""
     shown = {"title": METHODS[name].title, "colour": LOOKS[name].colour}
     return shown | parts(configure(name, head_dim=64, length=512))
 
 
 def _type_of(matrix: str) -> dict[str, str]:
-    """The title and the colour of what is composed with this Λ."""
+    """Return the title and the colour of compositions with this Λ."""
     known = TYPES.get(matrix)
     return {"title": METHODS[known].title if known else f"Λ {matrix}", "colour": look(f"identity*{matrix}").colour}
 
 
 def parts(config: EncodingConfig) -> dict[str, str]:
-    """The parts that an encoding's configuration names."""
+    """Return the names of P, Λ and α in an encoding's configuration."""
     matrix = "none" if config.matrix == "orthogonal" and config.rotated == 0 else config.matrix
     return {"basis": config.basis, "matrix": matrix, "angles": config.angles}

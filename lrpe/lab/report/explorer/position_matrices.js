@@ -1,5 +1,5 @@
-// Λ^(s) y for a complex y = { re, im }, as lrpe/encodings/unitary.py, orthogonal.py and permutation.py have it. One that
-// is written nowhere here is Vᴴ diag(e^{isα}) V, with V and α from Python.
+// Λ^(s) y for a complex y = { re, im }, with the formulas of lrpe/encodings/unitary.py, orthogonal.py and
+// permutation.py. Any other Λ is Vᴴ diag(e^{isα}) V, with V and α from Python.
 
 const positionMatrices = {
   unitary: (y, s, { alpha }) => ({
@@ -23,7 +23,7 @@ function fromEigenvectors(y, { re, im }) {
 
 const transpose = (rows) => rows[0].map((_, j) => rows.map((row) => row[j]));
 
-// pairs of neighbours turn, the last ones alternate, those between stay
+// neighbouring pairs rotate, the last features alternate in sign, the rest stay
 function rotate(x, s, { alpha, alternating = 0 }) {
   return x.map((value, j) => {
     const angle = s * alpha[j >> 1];
@@ -32,12 +32,12 @@ function rotate(x, s, { alpha, alternating = 0 }) {
   });
 }
 
-// π^s: every element moves s places along its own cycle
+// π^s: every element moves s steps along its own cycle
 function powerOf(permutation, s) {
   const power = [];
   for (const cycle of cyclesOf(permutation)) {
     const steps = ((s % cycle.length) + cycle.length) % cycle.length;
-    cycle.forEach((element, place) => (power[element] = cycle[(place + steps) % cycle.length]));
+    cycle.forEach((element, offset) => (power[element] = cycle[(offset + steps) % cycle.length]));
   }
   return power;
 }

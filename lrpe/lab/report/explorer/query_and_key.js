@@ -1,4 +1,4 @@
-// q and k as they leave φ, the same at every position; noise is drawn from a seed.
+// q and k after φ, the same at every position; random ones are drawn from a seed.
 
 const contents = {
   ones: (dim) => [Array(dim).fill(1), Array(dim).fill(1)],
@@ -10,13 +10,13 @@ const contents = {
 
 const phi = (x) => (x > 0 ? 1 + x : Math.exp(x)); // 1 + elu(x), the paper's
 
-// normal numbers, by Box and Muller
+// normal random numbers by the Box-Muller transform
 function noise(dim, seed) {
   const uniform = uniformFrom(seed);
   return range(dim).map(() => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform()));
 }
 
-// Tommy Ettinger's mulberry32
+// Tommy Ettinger's mulberry32: Math.random cannot be seeded
 function uniformFrom(seed) {
   let state = seed * 2654435761;
   return () => {

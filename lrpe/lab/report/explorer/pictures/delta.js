@@ -1,9 +1,9 @@
-// Δ against the number of keys that it sums over.
+// Δ against the number of keys in its sum.
 
 const LONGEST = 4096;
 
 const deltaPicture = {
-  place: "delta",
+  section: "delta",
   spec: ({ soft, less }) => ({
     data: { name: "deltas" },
     params: [{ name: "colour", value: "black" }],
@@ -11,7 +11,7 @@ const deltaPicture = {
       x: {
         field: "length",
         type: "quantitative",
-        title: "keys summed over, n",
+        title: "number of keys, n",
         scale: { type: "log", base: 2, domain: [1, LONGEST], nice: false },
         axis: { values: [1, 4, 16, 64, 256, 1024, 4096], format: ",d" },
       },
@@ -41,13 +41,13 @@ const deltaPicture = {
 const shareAxis = (field) => ({
   field,
   type: "quantitative",
-  title: "Δ ÷ its most",
+  title: "Δ ÷ its maximum",
   scale: { domain: [-1, 1] },
   axis: { tickCount: 5 },
 });
 
 function deltaSays(all) {
   const negative = all.find(({ encoded }) => encoded < 0);
-  const when = negative ? `Below 0 for the first time at n = ${thousands(negative.length)}` : "Never below 0";
+  const when = negative ? `First below 0 at n = ${thousands(negative.length)}` : "Never below 0";
   return `${when}; ${all[all.length - 1].encoded.toFixed(3)} at n = ${thousands(LONGEST)}.`;
 }

@@ -1,7 +1,7 @@
 // f(t - s) and its envelope.
 
 const kernelPicture = {
-  place: "kernel",
+  section: "kernel",
   spec: () => ({
     data: { name: "kernel", values: [{ distance: 0 }] },
     params: [{ name: "colour", value: "black" }],

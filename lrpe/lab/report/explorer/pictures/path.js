@@ -1,9 +1,9 @@
-// Two features of M_s q against each other: a rotation's pair runs along a circle.
+// Two features of M_s q against each other: a rotated pair moves on a circle.
 
-const NOTHING = 1e-9; // what is smaller is rounding, and drawn as 0
+const NOTHING = 1e-9; // smaller values are rounding errors, drawn as 0
 
 const pathPicture = {
-  place: "path",
+  section: "path",
   square: true,
   spec: ({ line }) => ({
     data: { name: "path" },
@@ -46,7 +46,7 @@ const pathPicture = {
   },
 };
 
-// neighbours; the real and the imaginary part if Λ is complex
+// neighbouring features, or real and imaginary part if Λ is complex
 function pairOf(encoding, pair) {
   const own = pair % Math.max(encoding.dim >> 1, 1);
   const complex = encoding.matrix.kind === "unitary" || encoding.matrix.complex;
@@ -61,9 +61,9 @@ function pathSays(encoding, first, second, radius) {
 }
 
 function wayOf({ dim, matrix: { kind, alpha, alternating = 0 } }, first) {
-  if (kind === "dense") return "go where Λ takes them";
-  if (kind === "permutation") return "take values from all along their cycles";
+  if (kind === "dense") return "move as Λ moves them";
+  if (kind === "permutation") return "take on the values along their cycles";
   const angle = alpha[kind === "unitary" ? first : first / 2];
-  if (angle) return `turn once in ${tokens((2 * Math.PI) / Math.abs(angle))}`;
-  return first < dim - alternating ? "stay where they are" : "change sign at every step";
+  if (angle) return `rotate once every ${tokens((2 * Math.PI) / Math.abs(angle))}`;
+  return first < dim - alternating ? "do not change" : "change sign at every step";
 }

@@ -1,4 +1,4 @@
-// What pictures of a plane share: two axes of one length, and the unit circle.
+// Shared by pictures of a plane: two axes of equal scale, and the unit circle.
 
 const planeAxis = (field, title) => ({
   field,

@@ -1,12 +1,12 @@
-// (M_s q)·(M_t k) for every query and key, which must be f(t - s).
+// (M_s q)·(M_t k) for every query and key, which must equal f(t - s).
 
 const scoresPicture = {
-  place: "scores",
+  section: "scores",
   square: true,
   spec: () => matrixSpec("key t", "query s"),
   draw({ encoding, q, k, scale, theme, shared: { n } }) {
     const rows = scores(encoding, q, k, n).map((row) => row.map((score) => score / scale));
-    const says = `Measured here: each is f(t − s) to\u00a0${powerAbove(difference(encoding, q, k, rows, scale))}.`;
+    const says = `Computed here: every score equals f(t − s) to\u00a0${powerAbove(difference(encoding, q, k, rows, scale))}.`;
     return { data: { matrix: [{ image: matrixImage(rows, 1, theme) }] }, signals: { columns: n, rows: n }, says };
   },
 };

@@ -1,7 +1,7 @@
 // The eigenvalues of r W_1 in the complex plane.
 
 const spectrumPicture = {
-  place: "spectrum",
+  section: "spectrum",
   square: true,
   spec: ({ line, page }) => ({
     data: { name: "eigenvalues" },
@@ -31,8 +31,8 @@ const spectrumPicture = {
 function spectrumSays(found, decay) {
   const turns = found.map(({ angle }) => fold({ angle, re: 0, im: 0 }).angle).filter((angle) => angle > 1e-12);
   const count = `${found.length} eigenvalues${decay < 1 ? ` of size r = ${decay.toPrecision(4)}` : ""}`;
-  if (turns.length === 0) return `${count}, and none turns: every position looks the same.`;
+  if (turns.length === 0) return `${count}, none of which rotates: all positions look the same.`;
   const [fast, slow] = [Math.max(...turns), Math.min(...turns)].map((angle) => tokens((2 * Math.PI) / angle));
   const still = found.length - turns.length;
-  return `${count}: the fastest turns once in ${fast}, the slowest in ${slow}${still ? `; ${still} stay` : ""}.`;
+  return `${count}: the fastest rotates once every ${fast}, the slowest every ${slow}${still ? `; ${still} do not rotate` : ""}.`;
 }
