@@ -1,4 +1,4 @@
-"""What the figures of a table are, in sentences: they stand below it."""
+"""Sentences below a table: what its figures mean, and the data that they were measured on."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,79 +12,79 @@ from lrpe.lab.experiments.tables import title_of
 
 
 def notes_of(plan: Plan) -> list[str]:
-    """What the figures are, in sentences."""
+    """Return the notes of a table."""
     cells = plan.experiments
-    about = [*setting_notes(plan), *given_note(cells), *own_note(plan), *counts_note(plan)]
-    return [*about, *scale_note(plan, cells), *paper_note(plan), *decay_note(plan, cells), seed_note(plan)]
+    about = [*_setting_notes(plan), *_given_note(cells), *_own_note(plan), *_counts_note(plan)]
+    return [*about, *_scale_note(plan, cells), *_paper_note(plan), *_decay_note(plan, cells), _seed_note(plan)]
 
 
-def setting_notes(plan: Plan) -> list[str]:
+def _setting_notes(plan: Plan) -> list[str]:
     return [f"{setting}: {str(SETTINGS[setting].__doc__).splitlines()[0]}" for setting in plan.settings]
 
 
-def given_note(cells: Sequence[Experiment]) -> list[str]:
-    """What wins over setting and row."""
+def _given_note(cells: Sequence[Experiment]) -> list[str]:
+    """Name the model fields that override setting and row."""
     given = sorted({field for cell in cells for field in cell.model})
-    return [f"Given for every row, whatever the setting and the row say: {', '.join(given)}."] if given else []
+    return [f"Set for every row, overriding the setting and the method: {', '.join(given)}."] if given else []
 
 
-def own_note(plan: Plan) -> list[str]:
+def _own_note(plan: Plan) -> list[str]:
     own = [title_of(row) for row in plan.rows if row in ("cosformer", "softmax", "softmax-decay", "recommended")]
-    return [f"{', '.join(own)}: with the φ, the normaliser and the decay that it is defined with."] if own else []
+    return [f"{', '.join(own)}: with the φ, the normaliser and the decay of its definition."] if own else []
 
 
-def counts_note(plan: Plan) -> list[str]:
+def _counts_note(plan: Plan) -> list[str]:
     if not plan.table.counted:
         return []
-    return [f"Counts are of the first {COUNTED:,} tokens of the training text, at most."]
+    return [f"Unigrams and bigrams are counted on at most the first {COUNTED:,} tokens of the training text."]
 
 
-def scale_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
-    """What may be compared with what."""
+def _scale_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
+    """Say which figures can be compared at this scale."""
     scales = {cell.scale for cell in cells}
     if "smoke" in scales:
-        return ["Scale: smoke, which shows that every cell trains and is scored. Its figures mean nothing."]
+        return ["Scale: smoke. It shows that every cell trains and is scored; its figures mean nothing."]
     if scales == {"paper"}:
         return []
-    reach = "only the order of the rows can be compared with the paper's, and that with care"
+    reach = "compare only the order of the rows with the paper's, and with care"
     if plan.table.references:
-        reach = "the rows can be compared with each other, and not with the paper's figures"
-    return [f"Scale: {', '.join(sorted(scales))}, so not the paper's model, length and number of updates: {reach}."]
+        reach = "compare the rows with each other, not with the paper's figures"
+    return [f"Scale: {', '.join(sorted(scales))}, so model, length and number of updates are not the paper's: {reach}."]
 
 
-def paper_note(plan: Plan) -> list[str]:
+def _paper_note(plan: Plan) -> list[str]:
     figures = (*plan.table.figures, *plan.table.references)
     if not {"spe", "per"} & set(plan.rows) or not any(figure.paper for figure in figures):
         return []
     return [
-        "The paper's SPE held no positions, and its PER's decay grew towards later tokens where tokens look both ways; "
-        "ours do not, so those cells cannot be compared with the paper's."
+        "The paper's SPE ignored positions, and in bidirectional models its PER's decay grew towards later tokens; "
+        "ours do neither, so these cells cannot be compared with the paper's."
     ]
 
 
-def decay_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
+def _decay_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
     if "per" not in plan.rows or not any(cell.kind == "language" for cell in cells):
         return []
     return [
-        "PER has the decay per head that it was published with and the other rows have none, so its figure is of more "
-        "than its encoding; the rows recommended and softmax-decay have a decay too."
+        "PER has the decay per head that it was published with, and recommended and softmax-decay have a decay too; "
+        "the other rows have none. The figures of these three therefore measure more than the encoding."
     ]
 
 
-def seed_note(plan: Plan) -> str:
+def _seed_note(plan: Plan) -> str:
     if len(plan.seeds) == 1:
-        return f"One seed ({plan.seeds[0]}): small differences mean nothing."
+        return f"One seed ({plan.seeds[0]}): small differences are not significant."
     return f"Seeds {', '.join(map(str, plan.seeds))}; ± is the standard deviation over them."
 
 
 def data_used(experiments: Iterable[Experiment]) -> dict[str, str]:
-    """Return {"lra-text on stdlib-packages": what it is} for the data of every column."""
+    """Return {"lra-text on stdlib-packages": description} for the data of every column."""
     used = {label(cell): cell for cell in experiments}
     return {name: _describe(cell) for name, cell in sorted(used.items())}
 
 
 def label(cell: Experiment) -> str:
-    """The column, and what it learns from if that has another name."""
+    """Return the column, and the name of its data if that differs."""
     return cell.column if cell.column == cell.data.name else f"{cell.column} on {cell.data.name}"
 
 
@@ -93,4 +93,4 @@ def _describe(cell: Experiment) -> str:
     summary = "Not in the catalogue" if found is None else found.summary.rstrip(".")
     sentence = f"{summary[:1].upper()}{summary[1:]}{'' if summary.endswith('?') else '.'}"
     wanted = intended_data(cell)
-    return sentence if wanted == cell.data.name else f"{sentence} It stands in for {wanted}."
+    return sentence if wanted == cell.data.name else f"{sentence} It replaces {wanted}."

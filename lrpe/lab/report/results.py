@@ -1,4 +1,4 @@
-"""A table that was trained: printed, written in every format, and as a page."""
+"""The report of a trained table: text, Markdown, LaTeX, JSON and a page."""
 
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,15 @@ from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
 from lrpe.serialization import to_json
 
-Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and what is counted
+Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and unigrams or bigrams
 
 
 def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
-    """Write the table to a folder as text, Markdown, LaTeX, JSON and a page; the text, and where the page is."""
-    mark, titles = stamp("transformers"), row_titles(plan)
+    """Write the table to a folder as text, Markdown, LaTeX, JSON and a page; return the text and the page's path."""
+    mark, titles = stamp("transformers"), _row_titles(plan)
     parts, texts, data = [], [], {}
     for setting in plan.settings:
-        columns = columns_of(plan, setting)
+        columns = _columns_of(plan, setting)
         write_formats(out / setting, titles, columns, plan.rows)
         texts.append(f"{plan.table.title}: {setting}\n\n{as_text(titles, columns, plan.rows)}")
         scores = beside(as_html(titles, columns, plan.rows), show_curves(plan, setting, out))
@@ -39,10 +39,10 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
         data[setting] = as_data(titles, columns)
     notes, used = notes_of(plan), data_used(plan.experiments)
     if plan.table.references:
-        text, part = show_references(plan, out)
+        text, part = _show_references(plan, out)
         texts.append(text)
         parts.append(part)
-    written = {"command": command, "stamp": mark, "settings": data} | references_as_data(plan)
+    written = {"command": command, "stamp": mark, "settings": data} | _references_as_data(plan)
     write_atomically(out / "table.json", to_json(written) + "\n")
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
     parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(plan)))))
@@ -52,18 +52,18 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
     return text, write_page(out / "index.html", plan.table.title, parts)
 
 
-APART = "The paper's figures, which are of other data than ours"
+_APART = "The paper's figures, on other data than ours"
 
 
-def show_references(plan: Plan, out: Path) -> tuple[str, str]:
-    """Write the paper's figures that cannot stand beside ours as a table of their own; its text, and a section."""
-    titles, columns = references_of(plan)
+def _show_references(plan: Plan, out: Path) -> tuple[str, str]:
+    """Write the paper's figures that are not comparable with ours as a separate table; return its text and section."""
+    titles, columns = _references_of(plan)
     write_formats(out / "paper", titles, columns, list(titles))
-    text = f"{APART}\n\n{as_text(titles, columns, list(titles))}"
-    return text, section(APART, [as_html(titles, columns, list(titles))])
+    text = f"{_APART}\n\n{as_text(titles, columns, list(titles))}"
+    return text, section(_APART, [as_html(titles, columns, list(titles))])
 
 
-def references_of(plan: Plan) -> tuple[dict[str, str], list[Column]]:
+def _references_of(plan: Plan) -> tuple[dict[str, str], list[Column]]:
     found = plan.table.references
     rows = [row for row in plan.rows if any(row in figure.paper for figure in found)]
     columns = [
@@ -75,19 +75,19 @@ def references_of(plan: Plan) -> tuple[dict[str, str], list[Column]]:
     return {row: title_of(row) for row in rows}, columns
 
 
-def references_as_data(plan: Plan) -> dict[str, Any]:
-    return {"paper": as_data(*references_of(plan))} if plan.table.references else {}
+def _references_as_data(plan: Plan) -> dict[str, Any]:
+    return {"paper": as_data(*_references_of(plan))} if plan.table.references else {}
 
 
-def row_titles(plan: Plan) -> dict[str, str]:
+def _row_titles(plan: Plan) -> dict[str, str]:
     counted = {"unigrams": "unigrams, counted", "bigrams": "bigrams, counted"} if plan.table.counted else {}
     return {row: title_of(row) for row in plan.rows} | counted
 
 
-def columns_of(plan: Plan, setting: str) -> list[Column]:
+def _columns_of(plan: Plan, setting: str) -> list[Column]:
     found = {figure.title: read_scores(plan, figure, setting) for figure in plan.table.figures}
-    counts = counts_of(plan, setting) if plan.table.counted else {}
-    columns = [column_of(plan, setting, figure, found[figure.title], counts) for figure in plan.table.figures]
+    counts = _counts_of(plan, setting) if plan.table.counted else {}
+    columns = [_column_of(plan, setting, figure, found[figure.title], counts) for figure in plan.table.figures]
     if plan.table.average is not None and len(found) > 1:
         scores = averages(list(found.values()), plan.rows, len(plan.seeds))
         better = plan.table.figures[0].better
@@ -96,20 +96,20 @@ def columns_of(plan: Plan, setting: str) -> list[Column]:
     return columns
 
 
-def counts_of(plan: Plan, setting: str) -> Counted:
-    """What counting alone gives on the tokens that the rows are scored on."""
-    scored = [first_experiment(plan, setting, figure) for figure in plan.table.figures]
+def _counts_of(plan: Plan, setting: str) -> Counted:
+    """Return the perplexity of unigrams and bigrams on the tokens that the rows are scored on."""
+    scored = [_first_experiment(plan, setting, figure) for figure in plan.table.figures]
     return {column: counted_perplexity(each) for column, each in {each.column: each for each in scored}.items()}
 
 
-def first_experiment(plan: Plan, setting: str, figure: Figure) -> Experiment:
+def _first_experiment(plan: Plan, setting: str, figure: Figure) -> Experiment:
     """Return one experiment of a printed column: all of them have the same data."""
     return plan.find_cells(figure, setting)[plan.rows[0]].experiments[0]
 
 
-def column_of(plan: Plan, setting: str, figure: Figure, scores: Scores, counts: Counted) -> Column:
-    """The column, and in its title what stands in for the data."""
-    first = first_experiment(plan, setting, figure)
+def _column_of(plan: Plan, setting: str, figure: Figure, scores: Scores, counts: Counted) -> Column:
+    """Return the printed column; its title names the data if they replace the paper's."""
+    first = _first_experiment(plan, setting, figure)
     used = first.data.name
     title = figure.title if used == intended_data(first) else f"{figure.title} ({used})"
     figures = means(scores) | counts.get(first.column, {}).get(figure.split, {})
