@@ -22,7 +22,7 @@ class Permutation(PositionMatrix):
         self, dim: int, permutation: Tensor | list[int] | None = None, seed: int | None = None, heads: int | None = None
     ):
         if permutation is None:
-            permutation = _draw(dim, seed, heads)
+            permutation = draw(dim, seed, heads)
         permutation = permutation if isinstance(permutation, Tensor) else torch.tensor(permutation, device="cpu")
         super().__init__(dim, len(permutation) if permutation.ndim == 2 else None)
         shaped = permutation.ndim in (1, 2) and not permutation.is_floating_point()
@@ -57,7 +57,7 @@ class Permutation(PositionMatrix):
         return Lambda[0] if self.heads is None else Lambda
 
 
-def _draw(dim: int, seed: int | None, heads: int | None) -> Tensor:
+def draw(dim: int, seed: int | None, heads: int | None) -> Tensor:
     """Return a random permutation, or one per head from the same generator, on the CPU."""
     generator = generator_of(seed)
     drawn = [torch.randperm(dim, generator=generator, device="cpu") for _ in range(heads or 1)]
