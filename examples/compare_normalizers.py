@@ -1,16 +1,16 @@
-"""Which normaliser trains? A small byte-level language model, once for each normaliser, angles fixed and learned.
+"""Compare normalisers by training a small byte-level language model with each, with fixed and with learned angles.
 
 Two causal layers of linear attention (width 128, 4 heads) learn the source text of Python's standard library; one file
-in twenty is kept for validation. Everything but the attention is the same in all rows: the first weights of a seed,
+in twenty is kept for validation. Everything but the attention is the same in all rows: the initial weights of a seed,
 the order of the data, AdamW, a warm-up of 100 steps and then a constant rate, gradients clipped to a norm of 1. There
-are no absolute positions, so the encoding (and the decay) is all that a model knows of order beyond causality.
+are no absolute positions, so beyond causality only the encoding and the decay tell the model about order.
 
     python examples/compare_normalizers.py                          # every row, 1,000 steps: about an hour on two cores
     python examples/compare_normalizers.py --steps 40 --rows "type2 plain learned" "type2 encoded learned"
-    python examples/compare_normalizers.py --save runs.json         # goes on where an earlier call stopped
+    python examples/compare_normalizers.py --save runs.json         # continues where an earlier call stopped
 
-For each row it prints the bits per byte of the validation text at four points, the largest norm that a gradient had
-before it was clipped, and the share of Δ that are below 1e-6 at the end, most of them negative.
+For each row it prints the bits per byte of the validation text at four points, the largest gradient norm before
+clipping, and the share of Δ below 1e-6 at the end, most of which are negative.
 """
 
 import argparse
@@ -34,11 +34,11 @@ from lrpe.lab.stamp import describe, stamp
 WIDTH, HEADS, DEPTH, LENGTH, BATCH = 128, 4, 2, 256, 8
 WARM_UP, CLIP, WEIGHT_DECAY, VALIDATION_ROWS = 100, 1.0, 0.01, 64
 
-Record = dict  # what one run gave, JSON-friendly
+Record = dict  # the results of one run, as JSON
 
 
 def rows() -> dict[str, dict]:
-    """Each row's name and the choices of its attention."""
+    """Return the attention's arguments for each row."""
     table: dict[str, dict] = {"no encoding, plain": {"encoding": "none"}, "no encoding, plain, decay": {"decay": True}}
     for angles in ("fixed", "learned"):
         type2 = {"encoding": "type2", "learned_angles": angles == "learned"}
@@ -76,13 +76,13 @@ class LanguageModel(nn.Module):
         self.layers = nn.Sequential(nn.Embedding(256, WIDTH), *blocks, nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 256))
 
     def forward(self, window: Tensor) -> Tensor:
-        """The mean loss, in nats, of each byte after those before it; window is (batch, LENGTH + 1)."""
+        """Return the mean loss in nats of predicting each byte; window is (batch, LENGTH + 1)."""
         return F.cross_entropy(self.layers(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
 
 
 @cache
 def corpus() -> tuple[Tensor, Tensor]:
-    """The standard library's files in the order of their names: the bytes to train on, and those of every 20th file."""
+    """Return the bytes of the standard library to train on, and those of every 20th file for validation."""
     root = Path(sysconfig.get_paths()["stdlib"])
     names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py"))
     names = [name for name in names if not {"site-packages", "test", "tests"} & set(name.split("/"))]
@@ -100,10 +100,10 @@ def windows(text: Tensor, starts: Tensor) -> Tensor:
 
 @torch.no_grad()
 def validate(model: LanguageModel, text: Tensor) -> tuple[float, float]:
-    """Bits per byte on windows spread evenly over the text; and the share of encoded Δ below 1e-6, or NaN."""
+    """Return the bits per byte on evenly spaced windows, and the share of encoded Δ below 1e-6, or NaN."""
     deltas: list[Tensor] = []
     listeners = [
-        module.register_forward_pre_hook(lambda _, given: deltas.append(given[1].flatten()))
+        module.register_forward_pre_hook(lambda _, inputs: deltas.append(inputs[1].flatten()))
         for module in model.modules()
         if isinstance(module, lrpe.EncodedDelta)
     ]
@@ -116,7 +116,7 @@ def validate(model: LanguageModel, text: Tensor) -> tuple[float, float]:
 
 
 def run(name: str, rate: float, seed: int, steps: int) -> Record:
-    """Train one row; says where it is at every quarter."""
+    """Train one row and print its score after every quarter."""
     torch.set_num_threads(1)
     training, validation = corpus()
     torch.manual_seed(seed)
@@ -143,7 +143,7 @@ def run(name: str, rate: float, seed: int, steps: int) -> Record:
             bits, below = validate(model, validation)
             record["bits"].append(bits)
             record["below"].append(None if math.isnan(below) else below)
-            print(f"{name}, rate {rate:g}, seed {seed}, step {step}: {bits:.3f} bits a byte", flush=True)
+            print(f"{name}, rate {rate:g}, seed {seed}, step {step}: {bits:.3f} bits per byte", flush=True)
     finite = [norm for norm in norms if math.isfinite(norm)]
     clipped = statistics.fmean(norm > CLIP for norm in norms)
     return record | {"norm": max(finite, default=math.inf), "clipped": clipped, "stamp": stamp()}
@@ -154,7 +154,7 @@ def quarters(steps: int) -> list[int]:
 
 
 def show(records: list[Record]) -> str:
-    """A table in Markdown, the runs of one row below each other."""
+    """Return a Markdown table with the runs of each row together."""
     order = list(rows())
     steps = quarters(records[0]["steps"])
     bits_at = [f"bits at {step}" for step in steps]
@@ -175,8 +175,8 @@ def main() -> None:
     parser.add_argument("--rates", nargs="+", type=float, default=[1e-3])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--processes", type=int, default=2, help="runs at a time, one torch thread each")
-    parser.add_argument("--save", type=Path, help="JSON of every run; runs that it holds already are not run again")
+    parser.add_argument("--processes", type=int, default=2, help="number of runs at a time, with one torch thread each")
+    parser.add_argument("--save", type=Path, help="JSON file of the runs; runs that it already holds are skipped")
     args = parser.parse_args()
     torch.set_num_threads(1)
     records: list[Record] = json.loads(args.save.read_text()) if args.save and args.save.exists() else []

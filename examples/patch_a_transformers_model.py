@@ -1,11 +1,11 @@
-"""Take a model of transformers that has learned something, and put linear attention where its softmax was.
+"""Replace the softmax attention of a trained transformers model by linear attention.
 
-First only its rotary encoding gives way, to Type 2 with the same angles: the logits stay what they were. Then the whole
-attention gives way to linear attention with a decay, and keeps the weights. They were learned for a softmax, so the
-loss rises; training goes on from there, and the model generates from a state that never grows.
+First only the rotary encoding is replaced, by Type 2 with the same angles, which leaves the logits unchanged. Then the
+whole attention is replaced by linear attention with a decay, keeping the weights. They were learned for a softmax, so
+the loss rises; training continues from there, and the model generates from a state of constant size.
 
-Without a network the model is a small Llama, which reads bytes and learns the topics of Python's help for a while. With
---model it is a Llama- or GPT-NeoX-like one of the hub, with its tokenizer.
+By default the model is a small Llama, which needs no network; it reads bytes and is trained briefly on the topics of
+Python's help. With --model it is a Llama- or GPT-NeoX-like model of the hub, with its tokenizer.
 
     python examples/patch_a_transformers_model.py
     python examples/patch_a_transformers_model.py --model HuggingFaceTB/SmolLM2-135M --steps 500
@@ -49,22 +49,22 @@ def train(model: PreTrainedModel, text: Tensor, steps: int, rate: float) -> None
 
 @torch.no_grad()
 def measure(model: PreTrainedModel, text: Tensor) -> float:
-    """The loss on the first windows of the text."""
+    """Return the loss on the first windows of the text."""
     windows = text[: BATCH * LENGTH].view(BATCH, LENGTH)
     return model(input_ids=windows, labels=windows).loss.item()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a model of the hub; a small Llama if not given")
+    parser.add_argument("--model", help="a model of the hub; by default a small Llama")
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--normalizer", default="plain", help="of the linear attention")
+    parser.add_argument("--normalizer", default="plain", help="the normaliser of the linear attention")
     args = parser.parse_args()
     torch.manual_seed(0)
     if args.model is None:
         torch.set_num_threads(1)
         model, text, rate = small_llama(), torch.tensor(list(TEXT.encode())), 3e-3
-        print("A small Llama learns a little, with its own attention:")
+        print("Training a small Llama with its own attention:")
         train(model, text, args.steps, rate)
     else:
         model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32, trust_remote_code=False)
@@ -74,13 +74,13 @@ def main() -> None:
     prompt = text[None, :64]
     with torch.no_grad():
         apart = (replace_rotary(copy.deepcopy(model))(prompt).logits - model(prompt).logits).abs().max().item()
-    print(f"With our Type 2 for its rotary encoding the logits differ by {apart:.0e} at most.")
+    print(f"With our Type 2 as its rotary encoding the logits differ by {apart:.0e} at most.")
 
     before = measure(model, text)
     key_heads = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads)
     replace_attention(model, "linear", normalizer=args.normalizer, decay=lrpe.spread_decay(key_heads))
     swapped = measure(model, text)
-    print(f"With linear attention for its softmax the loss goes from {before:.2f} to {swapped:.2f}. Training:")
+    print(f"With linear attention instead of softmax the loss goes from {before:.2f} to {swapped:.2f}. Training:")
     train(model, text, args.steps, rate)
     print(f"Loss {before:.2f} with softmax, {swapped:.2f} after the swap, {measure(model, text):.2f} after training.")
 

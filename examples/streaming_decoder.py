@@ -1,9 +1,8 @@
-"""A small causal model that reads a prompt at once and then streams bytes from a state that never grows.
+"""Read a prompt at once with a small causal model, then stream bytes from a state of constant size.
 
-It learns a little text of the standard library (the topics of Python's help) for some seconds, so that what it streams
-is not quite noise.
-Before it streams, it shows the law that streaming rests on: the pass over a whole text gives what a pass over its
-first part and then single steps give.
+The model is trained for some seconds on a little text of the standard library (the topics of Python's help), so that
+its output is not quite noise. Before streaming, the script checks the law behind it: a pass over a whole text gives
+the same result as a pass over its first part followed by single steps.
 
     python examples/streaming_decoder.py
     python examples/streaming_decoder.py --steps 2000 --bytes 2000
@@ -21,11 +20,11 @@ import lrpe
 
 WIDTH, HEADS, DEPTH, LENGTH, BATCH = 96, 4, 2, 128, 8
 
-State = list[lrpe.DecodingState]  # one a layer
+State = list[lrpe.DecodingState]  # one per layer
 
 
 class Block(nn.Module):
-    """Attention, then an MLP. The encoding tells positions apart; the decay makes some heads look near, some far."""
+    """Attention, then an MLP. The decay makes some heads attend to near tokens and others to distant ones."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +46,7 @@ class ByteModel(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 256))
 
     def forward(self, text: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Bytes (batch, n) -> logits of the next ones (batch, n, 256), and the state after them. n = 1 is a step."""
+        """Map bytes (batch, n) to logits of the next bytes (batch, n, 256) and the state after them; n can be 1."""
         x, after = self.embedding(text), []
         for i, block in enumerate(self.blocks):
             x, layer_state = block.prefill(x, None if state is None else state[i])
@@ -77,7 +76,7 @@ def train(model: ByteModel, text: Tensor, steps: int) -> None:
 
 @torch.no_grad()
 def compare_whole_and_steps(model: ByteModel, text: Tensor) -> float:
-    """The largest difference between the whole pass, and a pass over two thirds of the text followed by steps."""
+    """Return the largest difference between a whole pass and a pass over two thirds of the text followed by steps."""
     whole, _ = model(text[None])
     cut = len(text) * 2 // 3
     first, state = model(text[None, :cut])
@@ -90,7 +89,7 @@ def compare_whole_and_steps(model: ByteModel, text: Tensor) -> float:
 
 @torch.no_grad()
 def stream(model: ByteModel, prompt: str, count: int, seed: int = 0):
-    """Bytes one by one, drawn at a temperature of 0.5, and the size of the state behind each, in numbers."""
+    """Yield bytes sampled at a temperature of 0.5, each with the number of elements in the state."""
     generator = torch.Generator().manual_seed(seed)
     logits, state = model(as_bytes(prompt)[None])
     for _ in range(count):
@@ -110,7 +109,8 @@ def main() -> None:
     model = ByteModel()
     train(model, text, args.steps)
 
-    print(f"\nWhole pass against prefill and steps: {compare_whole_and_steps(model, text[:200]):.0e} apart at most.\n")
+    difference = compare_whole_and_steps(model, text[:200])
+    print(f"\nLargest difference between the whole pass and prefill and steps: {difference:.0e}\n")
     prompt = "The return value of the function "
     print(prompt, end="")
     sizes = set()

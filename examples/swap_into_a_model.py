@@ -1,11 +1,11 @@
-"""Take a torch model that exists, and put linear attention with relative positions where its self-attention was.
+"""Replace the self-attention of an existing torch model by linear attention with relative positions.
 
-The model is an nn.TransformerEncoder with a classifier on top. Each nn.MultiheadAttention gives way to a bidirectional
-LinearAttention that takes over its projections (in_proj holds those of q, k and v below each other), behind an adapter
-with the signature that the encoder layer calls. The key padding mask is passed on, with its meaning turned round:
-torch's is True for padding, ours for real tokens. The weights were learned for a softmax, if they were learned at all,
-so the swapped model gives other answers until it is trained; here it learns from scratch to say which of two marks
-comes first in a string of letters. That needs positions: with --encoding none it stays at a guess.
+The model is an nn.TransformerEncoder with a classifier on top. Each nn.MultiheadAttention is replaced by a
+bidirectional LinearAttention that keeps its projections (in_proj stacks those of q, k and v), in an adapter with the
+signature that the encoder layer calls. The key padding mask is inverted: torch's is True for padding, ours for real
+tokens. Trained weights were learned for a softmax, so the swapped model gives other answers until it is trained; here
+it learns from scratch which of two marks comes first in a string of letters. That needs positions: with --encoding
+none it can only guess.
 
     python examples/swap_into_a_model.py
     python examples/swap_into_a_model.py --encoding none
@@ -23,12 +23,10 @@ LETTERS, FIRST, SECOND, PADDING = 8, 8, 9, 10
 
 
 class InPlaceOfMultihead(nn.Module):
-    """LinearAttention with the call of nn.MultiheadAttention, as far as nn.TransformerEncoderLayer uses it."""
+    """LinearAttention with the part of nn.MultiheadAttention's interface that nn.TransformerEncoderLayer uses."""
 
-    batch_first, in_proj_bias = (
-        True,
-        None,
-    )  # the encoder layer asks; None keeps it from a fast path of its own in eval()
+    batch_first = True
+    in_proj_bias = None  # keeps the encoder layer from using its softmax-only fast path in eval()
 
     def __init__(self, replaced: nn.MultiheadAttention, encoding: str):
         super().__init__()
@@ -44,7 +42,7 @@ class InPlaceOfMultihead(nn.Module):
 
 
 def projections(replaced: nn.MultiheadAttention) -> dict[str, Tensor]:
-    """The weights of nn.MultiheadAttention under LinearAttention's names."""
+    """Return the weights of nn.MultiheadAttention under LinearAttention's names."""
     parts = {f"o_proj.{name}": value for name, value in replaced.out_proj.state_dict().items()}
     for kind in ("weight", "bias"):
         joined = getattr(replaced, f"in_proj_{kind}")
@@ -54,16 +52,16 @@ def projections(replaced: nn.MultiheadAttention) -> dict[str, Tensor]:
 
 
 def is_real(key_padding_mask: Tensor) -> Tensor:
-    """The encoder hands its layers a mask of bool, or one of floats with -inf at padding."""
+    """Return the mask of real tokens; the encoder passes bools, or floats with -inf at padding."""
     return key_padding_mask == 0
 
 
 def swap(model: nn.Module, encoding: str = "type2") -> int:
-    """Replace every nn.MultiheadAttention within a model; returns how many there were."""
+    """Replace every nn.MultiheadAttention in a model and return their number."""
     swapped = 0
     for parent in list(model.modules()):
         if isinstance(parent, nn.TransformerEncoder):
-            parent.use_nested_tensor = False  # another fast path that knows softmax alone
+            parent.use_nested_tensor = False  # another fast path that supports only softmax
         for name, child in parent.named_children():
             if isinstance(child, nn.MultiheadAttention):
                 setattr(parent, name, InPlaceOfMultihead(child, encoding))
@@ -72,7 +70,7 @@ def swap(model: nn.Module, encoding: str = "type2") -> int:
 
 
 class Classifier(nn.Module):
-    """A model such as one finds: torch's own encoder, the mean of its outputs over real tokens, two classes."""
+    """A typical model: torch's encoder, the mean of its outputs over real tokens, two classes."""
 
     def __init__(self, width: int = 64, heads: int = 4, depth: int = 2):
         super().__init__()
@@ -88,7 +86,7 @@ class Classifier(nn.Module):
 
 
 def batch(size: int, generator: torch.Generator, length: int = 24) -> tuple[Tensor, Tensor]:
-    """Strings of letters with two marks, padded to one length; the answer is which mark comes first."""
+    """Draw padded strings of letters with two marks; the label says which mark comes first."""
     text = torch.randint(LETTERS, (size, length), generator=generator)
     lengths = torch.randint(length // 2, length + 1, (size,), generator=generator)
     places = torch.stack([torch.randperm(length // 2, generator=generator)[:2] for _ in range(size)])

@@ -1,9 +1,9 @@
-"""Train a small language model with transformers' Trainer, and let it go on with a text.
+"""Train a small language model with transformers' Trainer, and let it continue a text.
 
 The model is an LrpeForCausalLM: linear attention with relative positions and a decay. It reads bytes, so it needs no
-tokenizer, and it learns from what every machine has, the sources of Python's standard library. The folder it is saved
-in can be loaded by LrpeForCausalLM.from_pretrained, or by AutoModelForCausalLM after `import lrpe.models`; a run that
-was broken off goes on from its last checkpoint with --resume.
+tokenizer, and learns from the sources of Python's standard library, so it needs no download. The saved folder can be
+loaded by LrpeForCausalLM.from_pretrained, or by AutoModelForCausalLM after `import lrpe.models`; --resume continues an
+interrupted run from its last checkpoint.
 
     python examples/train_with_trainer.py
     python examples/train_with_trainer.py --steps 2000 --encoding type1 --output runs/bytes
@@ -25,7 +25,7 @@ from lrpe.models import LrpeConfig, LrpeForCausalLM
 
 
 class Windows(Dataset):
-    """The sources of the standard library, cut into windows of so many bytes."""
+    """The sources of the standard library, cut into windows of ``length`` bytes."""
 
     def __init__(self, length: int, most: int = 2_000_000):
         files = sorted(Path(os.__file__).parent.glob("*.py"))
@@ -43,7 +43,7 @@ class Progress(TrainerCallback):
     def on_log(self, args, state, control, logs=None, **kwargs):
         if logs and "loss" in logs:
             bits = logs["loss"] / 0.6931
-            print(f"step {state.global_step} of {state.max_steps}: {bits:.2f} bits a byte", flush=True)
+            print(f"step {state.global_step} of {state.max_steps}: {bits:.2f} bits per byte", flush=True)
 
 
 def main() -> None:
@@ -51,8 +51,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--encoding", default="type2")
-    parser.add_argument("--output", help="a folder for checkpoints and the model; a temporary one if not given")
-    parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the folder")
+    parser.add_argument("--output", help="a folder for checkpoints and the model; temporary by default")
+    parser.add_argument("--resume", action="store_true", help="continue from the last checkpoint in the folder")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -88,7 +88,7 @@ def train(args: argparse.Namespace, output: str) -> None:
         report_to=[],
         log_level="error",
     )
-    # Left to itself, Trainer lets angles and Householder vectors decay as if they were weights.
+    # By default Trainer applies weight decay to angles and Householder vectors too.
     optimizer = torch.optim.AdamW(lrpe.parameter_groups(model, lr=settings.learning_rate, weight_decay=0.01))
     trainer = Trainer(
         model,
@@ -96,7 +96,7 @@ def train(args: argparse.Namespace, output: str) -> None:
         default_data_collator,
         train_dataset=data,
         callbacks=[Progress()],
-        optimizers=(optimizer, None),  # and Trainer makes the schedule
+        optimizers=(optimizer, None),  # Trainer makes the schedule
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=args.resume)
