@@ -27,10 +27,10 @@ class DataList:
 
     def run(self) -> int:
         from lrpe.lab.data.catalog import CATALOG
-        from lrpe.lab.data.show import described
+        from lrpe.lab.data.show import describe
 
         if self.json:
-            print(json.dumps([described(entry) for entry in CATALOG.values()], indent=2, ensure_ascii=False))
+            print(json.dumps([describe(entry) for entry in CATALOG.values()], indent=2, ensure_ascii=False))
             return 0
         rows = [[e.name, e.kind, " or ".join(e.ways), e.summary] for e in CATALOG.values()]
         print(in_columns(["name", "kind", "from", "what it is"], rows, left=4))
@@ -62,14 +62,14 @@ class DataShow:
 
     def run(self) -> int:
         from lrpe.lab.data.catalog import find
-        from lrpe.lab.data.show import as_text, contents, described
+        from lrpe.lab.data.show import describe, describe_contents, format_description
 
         entry = find(one(self.name, "data show", "dataset"))
         there = entry.embedded or self.path is not None or self.hub
         require(there or not self.options, f"Options are for loading, and {entry.name} is not loaded: say from where.")
         loaded = load_with(entry.name, self.path, self.hub, self.options) if there else None
-        found = described(entry) | ({} if loaded is None else contents(loaded, self.samples))
-        print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else as_text(found))
+        found = describe(entry) | ({} if loaded is None else describe_contents(loaded, self.samples))
+        print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else format_description(found))
         return 0
 
 

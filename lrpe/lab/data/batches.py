@@ -11,7 +11,7 @@ from lrpe.errors import require
 from lrpe.lab.data.dataset import Draw, Sample, Split
 from lrpe.lab.orphans import end_with_parent
 
-Collate = Callable[[list[Sample]], Any]
+_Collate = Callable[[list[Sample]], Any]
 
 
 class Batches:
@@ -28,7 +28,7 @@ class Batches:
         self,
         split: Split,
         size: int,
-        collate: Collate,
+        collate: _Collate,
         training: bool = True,
         seed: int = 0,
         rank: int = 0,
@@ -75,7 +75,7 @@ class Batches:
             yield from (self.gather([self.split.sample(draw) for draw in batch]) for batch in self.draws(number, start))
             return
         yield from DataLoader(
-            Keyed(self.split),  # type: ignore[arg-type]
+            _Keyed(self.split),  # type: ignore[arg-type]
             batch_sampler=self.draws(number, start),  # type: ignore[arg-type]
             collate_fn=self.gather,
             num_workers=self.workers,
@@ -92,7 +92,7 @@ def _begin_worker(_: int) -> None:
     end_with_parent()
 
 
-class Keyed:
+class _Keyed:
     """A split as torch's loader wants it: what stands in brackets is a draw."""
 
     def __init__(self, split: Split):

@@ -24,7 +24,7 @@ from lrpe.errors import LrpeError
 from lrpe.serialization import read_json
 
 _MANIFEST = "manifest.json"
-SECONDS = 30.0  # between two lines of one that waits
+_SECONDS = 30.0  # between two lines of one that waits
 _verified: set[tuple[str, int, int, str]] = set()  # path, size, time and hash of what this process has checked
 
 
@@ -41,7 +41,7 @@ def cache_folder() -> Path:
         ) from None
 
 
-def prepared(name: str, recipe: dict[str, Any], build: Callable[[Path], None]) -> Path:
+def prepare(name: str, recipe: dict[str, Any], build: Callable[[Path], None]) -> Path:
     """Return the folder that ``build`` fills for this recipe: built on the first call, found on all others.
 
     Args:
@@ -157,7 +157,7 @@ def _acquire(lock: FileLock, holder: Path, what: str) -> None:
             return
         except Timeout:
             print(f"Waiting for {_describe(holder)}, which prepares {what} ...", file=sys.stderr, flush=True)
-            wait = SECONDS
+            wait = _SECONDS
 
 
 def _describe(holder: Path) -> str:

@@ -31,13 +31,13 @@ CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 def load(name: str, path: Path | None = None, hub: bool = False, **options: Any) -> Dataset:
     """The dataset of that name: from its files, from the Hugging Face hub if it is there, or made on the spot."""
-    loader, arguments = find_loader(name, path, hub)
+    loader, arguments = _find_loader(name, path, hub)
     return loader(*arguments, **conform_options(loader, name, options, given=len(arguments)))
 
 
 def read_options(name: str, path: Path | None, hub: bool, words: Mapping[str, str]) -> dict[str, Any]:
     """Options of a dataset's loader that were written as text, each as the loader declares it."""
-    loader, arguments = find_loader(name, path, hub)
+    loader, arguments = _find_loader(name, path, hub)
     return parse_options(loader, name, words, given=len(arguments))
 
 
@@ -49,7 +49,7 @@ def check_options(name: str, hub: bool, options: Mapping[str, Any]) -> None:
         conform_options(loader, name, options, given=0 if hub or entry.embedded else 1)
 
 
-def find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+def _find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
     """The function that loads a dataset from where it is, and what it takes beside options."""
     entry = find(name)
     if hub:

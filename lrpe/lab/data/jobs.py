@@ -18,12 +18,12 @@ from lrpe.errors import LrpeError
 from lrpe.schema import Range
 
 Processes = Annotated[int, Range(1, 1024)]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-SECONDS = 10.0  # between two lines where there is no terminal
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_SECONDS = 10.0  # between two lines where there is no terminal
 
 
-def progress(items: Iterable[Item], what: str, total: int | None = None, unit: str = "it") -> Iterator[Item]:
+def progress(items: Iterable[_Item], what: str, total: int | None = None, unit: str = "it") -> Iterator[_Item]:
     """The items, while a bar tells how many have gone by."""
     total = len(items) if total is None and hasattr(items, "__len__") else total  # type: ignore[arg-type]
     if sys.stderr.isatty():
@@ -32,18 +32,18 @@ def progress(items: Iterable[Item], what: str, total: int | None = None, unit: s
     last = monotonic()
     for done, item in enumerate(items, 1):
         yield item
-        if monotonic() - last >= SECONDS:
+        if monotonic() - last >= _SECONDS:
             last = monotonic()
             print(f"{what}: {done}{'' if total is None else f' of {total}'} {unit}", file=sys.stderr, flush=True)
 
 
 def in_parallel(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
+    function: Callable[[_Item], _Result],
+    items: Sequence[_Item],
     what: str,
     processes: int | None = None,
     unit: str = "it",
-) -> Iterator[Result]:
+) -> Iterator[_Result]:
     """Yield ``function`` of each item, in the order of the items, computed by several processes.
 
     Args:
@@ -56,7 +56,7 @@ def in_parallel(
     Raises:
         LrpeError: a process was killed.
     """
-    count = min(len(items), cores() if processes is None else processes)
+    count = min(len(items), _cores() if processes is None else processes)
     if count <= 1:
         yield from progress(map(function, items), what, len(items), unit)
         return
@@ -72,7 +72,7 @@ def in_parallel(
         pool.shutdown(cancel_futures=True)
 
 
-def cores() -> int:
+def _cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -12,7 +12,7 @@ from lrpe.errors import LrpeError, require
 
 def read_lines(file: Path) -> Iterator[str]:
     """The lines of a file with their ends, which are newlines alone."""
-    with open_bytes(file) as stream:
+    with _open_bytes(file) as stream:
         for number, line in enumerate(stream, 1):
             try:
                 yield line.decode("utf-8")
@@ -24,7 +24,7 @@ def read_lines(file: Path) -> Iterator[str]:
 
 
 @contextmanager
-def open_bytes(file: Path) -> Iterator[BinaryIO]:
+def _open_bytes(file: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unzipped if its name ends in .gz."""
     require(not file.is_dir(), f"A text is read from a file; {str(file)!r} is a folder.")
     try:
@@ -34,14 +34,14 @@ def open_bytes(file: Path) -> Iterator[BinaryIO]:
         raise LrpeError(f"{str(file)!r} cannot be read to its end: {error}. Get it anew.") from error
 
 
-def lines(file: Path) -> Iterator[tuple[int, bytes]]:
+def number_lines(file: Path) -> Iterator[tuple[int, bytes]]:
     """Each line with its number, from 1 on, without its end."""
-    with open_bytes(file) as stream:
+    with _open_bytes(file) as stream:
         for number, line in enumerate(stream, 1):
             yield number, line.rstrip(b"\r\n")
 
 
-def found(folder: Path, *names: str) -> Path:
+def find_file(folder: Path, *names: str) -> Path:
     """The first of these files that the folder has, itself or gzipped."""
     files = [folder / f"{name}{end}" for name in names for end in ("", ".gz")]
     for file in files:

@@ -8,7 +8,7 @@ from lrpe.lab.aligned import in_columns
 from lrpe.lab.data.dataset import Dataset, Draw, Entry
 
 
-def described(entry: Entry) -> dict[str, Any]:
+def describe(entry: Entry) -> dict[str, Any]:
     return {
         "name": entry.name,
         "kind": entry.kind,
@@ -20,7 +20,7 @@ def described(entry: Entry) -> dict[str, Any]:
     }
 
 
-def contents(loaded: Dataset, samples: int) -> dict[str, Any]:
+def describe_contents(loaded: Dataset, samples: int) -> dict[str, Any]:
     splits = {
         name: {
             "samples": len(split),
@@ -31,56 +31,56 @@ def contents(loaded: Dataset, samples: int) -> dict[str, Any]:
     return {"facts": loaded.facts, "splits": splits}
 
 
-def as_text(found: dict[str, Any]) -> str:
+def format_description(found: dict[str, Any]) -> str:
     """Return a dataset in words and a table of its splits; ``found`` is ``described``, and ``contents`` if loaded."""
     about = {key: found[key] for key in ("name", "kind", "summary", "licence", "source", "layout")}
     splits = found.get("splits", {})
-    facts = {key: value for key, value in found.get("facts", {}).items() if not is_by_split(value, splits)}
-    lines = aligned({key: shown(value) for key, value in (about | facts).items()})
+    facts = {key: value for key, value in found.get("facts", {}).items() if not _is_by_split(value, splits)}
+    lines = _align({key: _format_fact(value) for key, value in (about | facts).items()})
     if "splits" not in found:
         ways = " or ".join(way.replace("--path", "--path DIR") for way in found["from"])
         return "\n".join([*lines, "", f"It is not loaded. Say from where: lrpe data show {found['name']} {ways}."])
-    lines += ["", split_table(splits, found["facts"])]
+    lines += ["", _split_table(splits, found["facts"])]
     for name, split in splits.items():
         if split["first"]:
-            lines += ["", f"The first of {name}:", *(f"  {shortened(text)}" for text in split["first"])]
+            lines += ["", f"The first of {name}:", *(f"  {_shorten(text)}" for text in split["first"])]
     return "\n".join(lines)
 
 
-def is_by_split(value: Any, splits: Mapping[str, Any]) -> bool:
+def _is_by_split(value: Any, splits: Mapping[str, Any]) -> bool:
     return isinstance(value, dict) and len(value) > 0 and value.keys() <= splits.keys()
 
 
-def aligned(pairs: Mapping[str, str]) -> list[str]:
+def _align(pairs: Mapping[str, str]) -> list[str]:
     width = max(map(len, pairs))
     return [f"{key.replace('_', ' '):{width}}  {value}" for key, value in pairs.items()]
 
 
-def split_table(splits: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+def _split_table(splits: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """Return a row per split: its samples, and every fact that is told by split."""
     columns: dict[str, dict[str, Any]] = {"samples": {name: split["samples"] for name, split in splits.items()}}
     for key, value in facts.items():
-        if is_by_split(value, splits):
+        if _is_by_split(value, splits):
             inner = {name: each if isinstance(each, dict) else {key: each} for name, each in value.items()}
             for column in dict.fromkeys(column for each in inner.values() for column in each):
                 columns[column] = {name: each.get(column) for name, each in inner.items()}
-    rows = [[name, *(shown(column.get(name)) for column in columns.values())] for name in splits]
+    rows = [[name, *(_format_fact(column.get(name)) for column in columns.values())] for name in splits]
     return in_columns(["split", *columns], rows)
 
 
-def shown(value: Any) -> str:
+def _format_fact(value: Any) -> str:
     """Return a fact for people: thousands apart, lists as words, and of a hash the first digits."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int | float):
         return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {shown(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_format_fact(each)}" for key, each in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(map(shown, value))
+        return " ".join(map(_format_fact, value))
     return f"{value[:16]}…" if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value)
 
 
-def shortened(text: str, width: int = 300) -> str:
+def _shorten(text: str, width: int = 300) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else f"{text[: width - 1]}…"

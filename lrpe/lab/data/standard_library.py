@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from lrpe.errors import require
 
-SPLITS = {"validation": (0,), "test": (1,)}  # of the twenty shares that files fall into; the rest is for training
-LEFT_OUT = ("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib2to3")
+_SPLITS = {"validation": (0,), "test": (1,)}  # of the twenty shares that files fall into; the rest is for training
+_LEFT_OUT = ("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib2to3")
 
 
 class Module(NamedTuple):
@@ -31,20 +31,20 @@ class Module(NamedTuple):
     def split(self) -> str:
         """train, validation or test, by a hash of the path: the same on every machine."""
         share = int(sha256(self.path.encode()).hexdigest(), 16) % 20
-        return next((name for name, shares in SPLITS.items() if share in shares), "train")
+        return next((name for name, shares in _SPLITS.items() if share in shares), "train")
 
 
 @cache
-def standard_library() -> tuple[Module, ...]:
+def read_modules() -> tuple[Module, ...]:
     """Every module of the standard library in the order of its path, its tests left out."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    files = (path for path in root.rglob("*.py") if not set(path.relative_to(root).parts) & set(LEFT_OUT))
-    found = tuple(sorted(Module(path.relative_to(root).as_posix(), read(path)) for path in files))
+    files = (path for path in root.rglob("*.py") if not set(path.relative_to(root).parts) & set(_LEFT_OUT))
+    found = tuple(sorted(Module(path.relative_to(root).as_posix(), _read(path)) for path in files))
     require(len(found) > 100, f"The sources of the standard library are not in {str(root)!r}; got {len(found)} files.")
     return found
 
 
-def read(path: Path) -> str:
+def _read(path: Path) -> str:
     """Its text; a byte that is no UTF-8 becomes a replacement character."""
     return path.read_bytes().decode("utf-8", errors="replace")
 
@@ -52,21 +52,21 @@ def read(path: Path) -> str:
 def fingerprint() -> str:
     """A hash of all paths and texts: it names the Python whose library this is."""
     found = sha256()
-    for module in standard_library():
+    for module in read_modules():
         found.update(module.path.encode() + b"\0" + module.text.encode() + b"\0")
     return found.hexdigest()
 
 
-def passages(module: Module, length: int) -> list[bytes]:
+def cut_passages(module: Module, length: int) -> list[bytes]:
     """The file cut into passages of ``length`` bytes; a last one of less than half of that is left out."""
     content = module.text.encode()
     cut = [content[start : start + length] for start in range(0, len(content), length)]
     return [passage for passage in cut if 2 * len(passage) >= length]
 
 
-SHORTEST, LONGEST = 5, 40  # words of a sentence
-SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-PROSE = re.compile(r"[A-Z][\w ,;:'()\"-]+[.!?]")
+_SHORTEST, _LONGEST = 5, 40  # words of a sentence
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_PROSE = re.compile(r"[A-Z][\w ,;:'()\"-]+[.!?]")
 
 
 class Docstring(NamedTuple):
@@ -82,12 +82,12 @@ class Docstring(NamedTuple):
 
 
 @cache
-def docstrings() -> tuple[Docstring, ...]:
+def read_docstrings() -> tuple[Docstring, ...]:
     """Every docstring of the standard library that has a sentence of prose, in the order of the modules."""
-    return tuple(found for module in standard_library() for found in of_module(module))
+    return tuple(found for module in read_modules() for found in _read_docstrings(module))
 
 
-def of_module(module: Module) -> Iterator[Docstring]:
+def _read_docstrings(module: Module) -> Iterator[Docstring]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in old sources
@@ -96,14 +96,14 @@ def of_module(module: Module) -> Iterator[Docstring]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            sentences = tuple(sentences_of(ast.get_docstring(node) or ""))
+            sentences = tuple(_split_sentences(ast.get_docstring(node) or ""))
             if sentences:
                 yield Docstring(module, node.name, sentences)
 
 
-def sentences_of(text: str) -> Iterator[str]:
+def _split_sentences(text: str) -> Iterator[str]:
     """Sentences of prose: words and common punctuation, of five to forty words."""
     for paragraph in text.split("\n\n"):
-        for sentence in SENTENCE.split(" ".join(paragraph.split())):
-            if PROSE.fullmatch(sentence) and SHORTEST <= len(sentence.split()) <= LONGEST:
+        for sentence in _SENTENCE.split(" ".join(paragraph.split())):
+            if _PROSE.fullmatch(sentence) and _SHORTEST <= len(sentence.split()) <= _LONGEST:
                 yield sentence

@@ -22,12 +22,12 @@ def evaluate(
     finally:
         model.train(was_training)
     mine = {name: torch.cat([part[name].cpu() for part in parts]) for name in parts[0]} if parts else {}
-    observed = gather(mine)
+    observed = _gather(mine)
     require(len(observed) > 0, "A split to evaluate on has one sample or more; got none.")
     return task.metrics(observed)
 
 
-def gather(mine: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _gather(mine: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What all processes observed."""
     if not dist.is_initialized():
         return dict(mine)
@@ -41,7 +41,7 @@ def to_device(batch: Batch, device: str | None) -> Batch:
     return batch if device is None else {name: tensor.to(device) for name, tensor in batch.items()}
 
 
-LARGEST = 1e6  # a figure above it says only that a model is far from learning, such as e^39, the perplexity of a word
+_LARGEST = 1e6  # a figure above it says only that a model is far from learning, such as e^39, the perplexity of a word
 
 
 def describe_metrics(metrics: Mapping[str, float | None], form: str = ",.4g") -> str:
@@ -58,4 +58,4 @@ def _describe(figure: float | None, form: str) -> str:
         return "not finite"
     if isinstance(figure, int):  # a count, of parameters for one
         return f"{figure:,}"
-    return f"over {LARGEST:,.0f}" if figure > LARGEST else f"{figure:{form}}"
+    return f"over {_LARGEST:,.0f}" if figure > _LARGEST else f"{figure:{form}}"

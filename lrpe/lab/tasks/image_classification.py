@@ -17,8 +17,8 @@ from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.models.classification import LrpeForImageClassification
 from lrpe.schema import Count, Range
 
-Alpha = Annotated[float, Range(0, 1000)]  # of a Beta distribution; 0 does not mix
-Share = Annotated[float, Range(0, 1)]
+_Alpha = Annotated[float, Range(0, 1000)]  # of a Beta distribution; 0 does not mix
+_Share = Annotated[float, Range(0, 1)]
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Mixing:
     One in two batches is mixed by cutmix, the others by mixup, if both have an α.
     """
 
-    mixup: Alpha = 0.8
-    cutmix: Alpha = 1.0
-    smoothing: Share = 0.1
+    mixup: _Alpha = 0.8
+    cutmix: _Alpha = 1.0
+    smoothing: _Share = 0.1
 
 
 PLAIN = Mixing(0.0, 0.0, 0.0)
@@ -40,7 +40,7 @@ class ImageClassification(Task):
     metric, better = "accuracy", "higher"
     model_class = LrpeForImageClassification
 
-    def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: Share = 0.01, copies: Count = 1):
+    def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: _Share = 0.01, copies: Count = 1):
         """``damaged`` is the share of files that may turn out to be damaged before it is an error.
 
         In training each image comes ``copies`` times in a row, each varied anew.
@@ -115,13 +115,13 @@ def mix(pixels: Tensor, targets: Tensor, mixing: Mixing, draw: Draw) -> tuple[Te
         return pixels, targets
     kept = generator.beta(alpha, alpha)
     if cut:
-        pixels, kept = cut_and_paste(pixels, kept, generator)
+        pixels, kept = _cut_and_paste(pixels, kept, generator)
     else:
         pixels = pixels * kept + pixels.flip(0) * (1 - kept)
     return pixels.float(), (targets * kept + targets.flip(0) * (1 - kept)).float()
 
 
-def cut_and_paste(pixels: Tensor, kept: float, generator: np.random.Generator) -> tuple[Tensor, float]:
+def _cut_and_paste(pixels: Tensor, kept: float, generator: np.random.Generator) -> tuple[Tensor, float]:
     """A box of the reversed batch in each image; and the share of the image that is still its own."""
     height, width = pixels.shape[2:]
     half = np.array([height, width]) * np.sqrt(1 - kept) / 2

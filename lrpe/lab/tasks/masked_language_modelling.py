@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.data.dataset import Sample
-from lrpe.lab.data.text.masking import MaskedWindows, masking
+from lrpe.lab.data.text.masking import MaskedWindows, make_masking
 from lrpe.lab.data.text.text_dataset import TextDataset
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.lab.tasks.token_losses import observe_tokens, pad_tokens, token_fields, token_metrics, total_loss
@@ -30,8 +30,8 @@ class MaskedLanguageModelling(Task):
 
     def __init__(self, dataset: TextDataset, rate: float = 0.15, whole_words: bool = False):
         self.dataset, self.text = dataset, dataset
-        self.tokenizer = dataset.tokenizer.completed("pad", "mask")
-        self.masking = masking(self.tokenizer, rate, whole_words)
+        self.tokenizer = dataset.tokenizer.with_specials("pad", "mask")
+        self.masking = make_masking(self.tokenizer, rate, whole_words)
 
     def fields(self) -> dict[str, Any]:
         return token_fields(self.tokenizer)

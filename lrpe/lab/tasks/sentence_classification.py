@@ -17,10 +17,10 @@ from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.models.classification import LrpeForSequenceClassification
 
-Score = Callable[[np.ndarray, np.ndarray], float]  # of predictions and labels
+_Score = Callable[[np.ndarray, np.ndarray], float]  # of predictions and labels
 
 
-def correlation(measure: Callable) -> Score:
+def _correlate(measure: Callable) -> _Score:
     """A correlation in which predictions that are all alike correlate with nothing: 0, not NaN."""
 
     def score(predictions: np.ndarray, labels: np.ndarray) -> float:
@@ -33,12 +33,12 @@ def correlation(measure: Callable) -> Score:
     return score
 
 
-METRICS: dict[str, Score] = {
+METRICS: dict[str, _Score] = {
     "accuracy": lambda predictions, labels: float(accuracy_score(labels, predictions)),
     "matthews": lambda predictions, labels: float(matthews_corrcoef(labels, predictions)),
     "f1": lambda predictions, labels: float(f1_score(labels, predictions, zero_division=0)),  # type: ignore[arg-type]
-    "pearson": correlation(pearsonr),
-    "spearman": correlation(spearmanr),
+    "pearson": _correlate(pearsonr),
+    "spearman": _correlate(spearmanr),
 }
 
 
@@ -56,7 +56,7 @@ class SentenceClassification(Task):
     def __init__(self, dataset: Dataset, tokenizer: Tokenizer, length: int = 512):
         require(length >= 8, f"A pair has room for its marks and some words; got length={length}.")
         self.name, self.dataset, self.length = dataset.name, dataset, length
-        self.tokenizer = tokenizer.completed("pad", "eos")
+        self.tokenizer = tokenizer.with_specials("pad", "eos")
         self.labels: int = dataset.facts["labels"]
         self.metric: str = dataset.facts["metric"]
 

@@ -28,8 +28,8 @@ class SequenceClassification(Task):
         return {name: self.dataset.facts[name] for name in names} | {"causal": False}
 
     def collate(self, samples: list[Sample]) -> Batch:
-        ids, mask = padded([sample["ids"] for sample in samples], self.padding)
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels_of(samples)}
+        ids, mask = _pad_ids([sample["ids"] for sample in samples], self.padding)
+        return {"input_ids": ids, "attention_mask": mask, "labels": _stack_labels(samples)}
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         total = F.cross_entropy(self.logits(model, batch), batch["labels"], reduction="sum")
@@ -58,11 +58,11 @@ class PairClassification(SequenceClassification):
     model_class = LrpeForPairClassification
 
     def collate(self, samples: list[Sample]) -> Batch:
-        ids, mask = padded([sample["pair_ids"] for sample in samples], self.padding)
+        ids, mask = _pad_ids([sample["pair_ids"] for sample in samples], self.padding)
         return super().collate(samples) | {"pair_input_ids": ids, "pair_attention_mask": mask}
 
 
-def padded(sequences: Sequence[np.ndarray], padding: int) -> tuple[Tensor, Tensor]:
+def _pad_ids(sequences: Sequence[np.ndarray], padding: int) -> tuple[Tensor, Tensor]:
     """Ids (batch, longest), padded at the end, and a mask that is 1 on what is not padding."""
     longest = max(1, *map(len, sequences))
     ids = np.full((len(sequences), longest), padding, dtype=np.int64)
@@ -72,5 +72,5 @@ def padded(sequences: Sequence[np.ndarray], padding: int) -> tuple[Tensor, Tenso
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def labels_of(samples: list[Sample]) -> Tensor:
+def _stack_labels(samples: list[Sample]) -> Tensor:
     return torch.tensor([sample["label"] for sample in samples])

@@ -14,7 +14,7 @@ from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.data.text.windows import UNSCORED
 from lrpe.lab.tasks.task import Batch, Loss
 
-PADDED = {"labels": UNSCORED, "attention_mask": 0}  # sequences go on, and ids are filled up with padding
+_PADDED = {"labels": UNSCORED, "attention_mask": 0}  # sequences go on, and ids are filled up with padding
 
 
 def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def pad_tokens(samples: list[Sample], names: list[str], padding: int) -> Batch:
             return row
         if name == "sequences":
             return np.pad(row, missing, mode="edge")
-        return np.pad(row, missing, constant_values=PADDED.get(name, padding))
+        return np.pad(row, missing, constant_values=_PADDED.get(name, padding))
 
     rows = {name: np.stack([fill(name, sample[name]) for sample in samples]) for name in names}
     return {name: torch.from_numpy(values.astype(np.int64)) for name, values in rows.items()}
 
 
-def token_losses(model: nn.Module, batch: Batch, **options: Any) -> Tensor:
+def _token_losses(model: nn.Module, batch: Batch, **options: Any) -> Tensor:
     """The loss of each token in nats, 0 where none is scored; (batch, n). The options are the model's."""
     given = {"attention_mask": batch.get("attention_mask"), "seq_idx": batch.get("sequences")}
     inputs = {name: value for name, value in given.items() if value is not None}
@@ -51,12 +51,12 @@ def token_losses(model: nn.Module, batch: Batch, **options: Any) -> Tensor:
 
 
 def total_loss(model: nn.Module, batch: Batch, **options: Any) -> Loss:
-    return Loss(token_losses(model, batch, **options).sum(), (batch["labels"] != UNSCORED).sum())
+    return Loss(_token_losses(model, batch, **options).sum(), (batch["labels"] != UNSCORED).sum())
 
 
 def observe_tokens(model: nn.Module, batch: Batch, **options: Any) -> dict[str, Tensor]:
     """The nats of each row, and how many tokens they are of."""
-    nats = token_losses(model, batch, **options).double().sum(-1)
+    nats = _token_losses(model, batch, **options).double().sum(-1)
     return {"nats": nats, "tokens": (batch["labels"] != UNSCORED).sum(-1)}
 
 

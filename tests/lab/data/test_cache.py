@@ -9,7 +9,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.data import cache
-from lrpe.lab.data.cache import cache_folder, content_hash, prepared, waiting_lock
+from lrpe.lab.data.cache import cache_folder, content_hash, prepare, waiting_lock
 
 
 @pytest.fixture(autouse=True)
@@ -24,17 +24,17 @@ def slow_build(folder):
 
 
 def ask(results):
-    folder = prepared("words", {"seed": 1}, slow_build)
+    folder = prepare("words", {"seed": 1}, slow_build)
     results.put((folder / "built-by").read_text())
 
 
 def test_what_is_prepared_once_is_found_again():
     built = []
     for _ in range(2):
-        folder = prepared("words", {"seed": 1}, lambda folder: built.append((folder / "x").write_text("x")))
+        folder = prepare("words", {"seed": 1}, lambda folder: built.append((folder / "x").write_text("x")))
     assert len(built) == 1
     assert (folder / "x").read_text() == "x"
-    assert prepared("words", {"seed": 2}, lambda folder: None) != folder
+    assert prepare("words", {"seed": 2}, lambda folder: None) != folder
 
 
 def test_processes_that_ask_at_once_get_one_result():
@@ -54,7 +54,7 @@ def test_a_build_that_fails_leaves_nothing():
         raise LrpeError("the source is broken")
 
     with pytest.raises(LrpeError, match="broken"):
-        prepared("words", {}, fail)
+        prepare("words", {}, fail)
     assert [file.name for file in cache_folder().iterdir() if not file.name.endswith(".lock")] == []
 
 
@@ -68,7 +68,7 @@ def test_a_build_that_is_killed_leaves_nothing_that_is_found_and_is_done_again()
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert not list(cache_folder().glob("words-*"))
-    folder = prepared("words", {"seed": 1}, slow_build)
+    folder = prepare("words", {"seed": 1}, slow_build)
     assert (folder / "built-by").read_text() == str(os.getpid())
     assert not list(cache_folder().glob("*.tmp"))
 
@@ -77,7 +77,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LRPE_CACHE", str(tmp_path / "file"))
     with pytest.raises(LrpeError, match="Set LRPE_CACHE to another folder"):
-        prepared("words", {}, lambda folder: None)
+        prepare("words", {}, lambda folder: None)
 
 
 def fill(folder):
@@ -107,39 +107,39 @@ def zero(folder):
     ],
 )
 def test_what_is_damaged_is_prepared_again_and_said_in_one_line(damage, capsys):
-    folder = prepared("words", {}, fill)
+    folder = prepare("words", {}, fill)
     before = content_hash(folder)
     assert capsys.readouterr().err == ""
     damage(folder)
-    assert prepared("words", {}, fill) == folder
+    assert prepare("words", {}, fill) == folder
     assert capsys.readouterr().err.count("\n") == 1
     assert (folder / "deep" / "tokens").read_bytes() == bytes(range(256))
     assert content_hash(folder) == before
-    prepared("words", {}, lambda folder: pytest.fail("it is whole now"))
+    prepare("words", {}, lambda folder: pytest.fail("it is whole now"))
 
 
 def test_zeros_that_were_there_before_the_process_began_are_found(monkeypatch, capsys):
-    folder = prepared("words", {}, fill)
-    prepared("words", {}, fill)  # which has checked it
+    folder = prepare("words", {}, fill)
+    prepare("words", {}, fill)  # which has checked it
     state = (folder / "deep" / "tokens").stat()
     (folder / "deep" / "tokens").write_bytes(bytes(256))
     os.utime(folder / "deep" / "tokens", ns=(state.st_atime_ns, state.st_mtime_ns))
     monkeypatch.setattr(cache, "_verified", set())  # as in a new process
-    prepared("words", {}, fill)
+    prepare("words", {}, fill)
     assert "deep/tokens is not what was written; it is prepared again" in capsys.readouterr().err
 
 
 def test_a_file_is_hashed_once_per_process(monkeypatch):
-    prepared("words", {}, fill)
-    prepared("words", {}, fill)
+    prepare("words", {}, fill)
+    prepare("words", {}, fill)
     monkeypatch.setattr(cache, "hash_files", lambda *_: pytest.fail("hashed again"))
-    prepared("words", {}, fill)
+    prepare("words", {}, fill)
 
 
 def test_a_prepared_folder_is_on_the_disk_before_it_has_its_name(monkeypatch):
     synced = []
     monkeypatch.setattr("lrpe.atomic.sync", lambda path: synced.append((path.name, path.exists())))
-    folder = prepared("words", {}, fill)
+    folder = prepare("words", {}, fill)
     names = [name for name, _ in synced]
     assert {"tokens", "facts.json", "manifest.json", "deep"} <= set(names)
     assert names[-1] == folder.parent.name  # the name itself
@@ -172,16 +172,16 @@ def test_without_a_home_folder_the_error_names_the_variable(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr("pathlib.Path.home", no_home)
     with pytest.raises(LrpeError, match="set LRPE_CACHE to a folder"):
-        prepared("words", {}, fill)
+        prepare("words", {}, fill)
 
 
 def test_a_cache_that_can_only_be_read_is_read(monkeypatch):
-    folder = prepared("words", {}, fill)
+    folder = prepare("words", {}, fill)
 
     def read_only(*_, **__):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("pathlib.Path.mkdir", read_only)
-    assert prepared("words", {}, fill) == folder
+    assert prepare("words", {}, fill) == folder
     with pytest.raises(LrpeError, match=r"Read-only file system\. Set LRPE_CACHE to another folder"):
-        prepared("words", {"other": 1}, fill)
+        prepare("words", {"other": 1}, fill)

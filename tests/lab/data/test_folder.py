@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lrpe import LrpeError
 from lrpe.lab.data.reading import read_lines
 from lrpe.lab.data.text.folder import folder_source, read_documents
-from lrpe.lab.data.text.source import joined
+from lrpe.lab.data.text.source import join_sources
 
 
 def write(folder, **files):
@@ -79,8 +79,8 @@ def test_the_identity_of_a_source_follows_names_contents_and_shares(tmp_path):
 def test_joined_sources_come_one_after_the_other(tmp_path):
     a = folder_source(write(tmp_path / "a", x_txt="1\n" * 40))
     b = folder_source(write(tmp_path / "b", x_txt="2\n" * 40))
-    assert listed(joined("both", [a, b])) == listed(a) + listed(b)
-    assert joined("both", [a, b]).identity != joined("both", [b, a]).identity
+    assert listed(join_sources("both", [a, b])) == listed(a) + listed(b)
+    assert join_sources("both", [a, b]).identity != join_sources("both", [b, a]).identity
 
 
 @given(data=st.binary(max_size=200))

@@ -11,7 +11,7 @@ from lrpe import LrpeError
 from lrpe.lab.data import catalog
 from lrpe.lab.data.dataset import Draw
 from lrpe.lab.data.glue.official import load_glue, read_file
-from lrpe.lab.data.glue.stand_ins import MAKERS, docstrings
+from lrpe.lab.data.glue.stand_ins import MAKERS, read_docstrings
 from lrpe.lab.data.glue.stand_ins import load as load_embedded
 from lrpe.lab.data.glue.tasks import TASKS
 
@@ -153,7 +153,7 @@ def test_the_stand_ins_are_drawn_from_their_seed_alone():
 
 def test_no_file_gives_sentences_to_two_splits():
     paths = {
-        split: {doc.module.path for doc in docstrings() if doc.split == split}
+        split: {doc.module.path for doc in read_docstrings() if doc.split == split}
         for split in ("train", "validation", "test")
     }
     assert not paths["train"] & (paths["validation"] | paths["test"])
@@ -161,7 +161,7 @@ def test_no_file_gives_sentences_to_two_splits():
 
 
 def test_sentences_are_prose():
-    for doc in docstrings()[:300]:
+    for doc in read_docstrings()[:300]:
         for sentence in doc.sentences:
             assert sentence[0] in string.ascii_uppercase
             assert 5 <= len(sentence.split()) <= 40

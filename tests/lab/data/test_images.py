@@ -10,7 +10,7 @@ from PIL import Image
 
 from lrpe import LrpeError
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.images.augment import OPERATIONS, Augment, center, crop_box, erase, normalize, randaugment
+from lrpe.lab.data.images.augment import OPERATIONS, Augment, center_crop, draw_crop, erase, normalize, randaugment
 from lrpe.lab.data.images.class_folders import load_images
 from lrpe.lab.data.images.digits import load as load_digits
 
@@ -98,7 +98,7 @@ def test_a_tree_that_is_none_is_named(tree, tmp_path):
 @given(st.integers(1, 90), st.integers(1, 90), st.integers(0, 10**6))
 def test_a_crop_lies_within_its_image(width, height, seed):
     generator = np.random.default_rng(seed)
-    left, top, w, h = crop_box((width, height), (0.08, 1), (3 / 4, 4 / 3), generator)
+    left, top, w, h = draw_crop((width, height), (0.08, 1), (3 / 4, 4 / 3), generator)
     assert 0 <= left <= left + w <= width
     assert 0 <= top <= top + h <= height
     assert min(w, h) >= 1
@@ -109,7 +109,7 @@ def test_a_crop_lies_within_its_image(width, height, seed):
 def test_any_image_becomes_one_of_the_size_that_is_asked_for(width, height, seed):
     image = paint(width, height)
     assert Augment()(image, 12, np.random.default_rng(seed)).shape == (3, 12, 12)
-    assert center(image, 12).shape == (3, 12, 12)
+    assert center_crop(image, 12).shape == (3, 12, 12)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

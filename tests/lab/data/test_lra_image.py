@@ -40,7 +40,7 @@ def test_grey_is_the_usual_mean_of_red_green_and_blue():
     split = lra_image.grey_sequences(made)
     assert np.array_equal(split.ids.reshape(7, 1024), expected)
     white = np.full((1, 3073), 255, dtype=np.uint8)
-    assert (lra_image.grey(white) == 255).all()
+    assert (lra_image.to_grey(white) == 255).all()
 
 
 def test_a_truncated_file_and_a_wrong_label_are_named_with_their_offset(tmp_path):
@@ -49,11 +49,11 @@ def test_a_truncated_file_and_a_wrong_label_are_named_with_their_offset(tmp_path
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(
-        LrpeError, match=r"data_batch_3.bin' is records of 3073 bytes; the one at offset 27657 has 3072"
+        LrpeError, match=r"data_batch_3.bin' consists of records of 3073 bytes; the one at offset 27657 has 3072"
     ):
         lra_image.load_cifar(tmp_path)
     file.write_bytes(b"")
-    with pytest.raises(LrpeError, match=r"data_batch_3.bin' is records"):
+    with pytest.raises(LrpeError, match=r"data_batch_3.bin' consists of records"):
         lra_image.load_cifar(tmp_path)
     file.write_bytes(whole[: 2 * 3073] + b"\x0a" + whole[2 * 3073 + 1 :])
     with pytest.raises(LrpeError, match=r"data_batch_3.bin', offset 6146: a label is 0 ... 9; got 10"):

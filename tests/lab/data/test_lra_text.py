@@ -89,7 +89,7 @@ def test_a_broken_line_is_named(tmp_path, line, said):
 @given(st.binary(max_size=50))
 def test_any_line_is_a_review_or_a_clear_error(line):
     try:
-        label, text = lra_text.parse(line, "here")
+        label, text = lra_text.parse_review(line, "here")
     except LrpeError as error:
         said = str(error)
     else:

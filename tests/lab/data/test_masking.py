@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.text.masking import masking
-from lrpe.lab.data.text.vocabularies import byte_level, learn_bpe, words
+from lrpe.lab.data.text.masking import make_masking
+from lrpe.lab.data.text.vocabularies import byte_level, learn_bpe, learn_words
 from lrpe.lab.data.text.windows import UNSCORED
 
 BYTES = byte_level()
@@ -15,7 +15,7 @@ MASK = BYTES.specials["mask"]
 
 def test_of_the_chosen_tokens_80_percent_are_masked_10_replaced_and_10_left():
     ids = np.random.default_rng(0).integers(0, 256, 100_000)
-    hidden, labels = masking(BYTES).hide(ids, Draw(0).generator())
+    hidden, labels = make_masking(BYTES).hide(ids, Draw(0).generator())
     chosen = labels != UNSCORED
     assert abs(chosen.sum() - 15_000) <= 1
     assert (hidden[~chosen] == ids[~chosen]).all()
@@ -30,7 +30,7 @@ def test_of_the_chosen_tokens_80_percent_are_masked_10_replaced_and_10_left():
 def test_special_tokens_are_never_hidden_nor_put_in_place_of_others(ids, seed, rate):
     given_ids = np.array(ids)
     special = given_ids >= 256
-    hidden, labels = masking(BYTES, rate).hide(given_ids, Draw(0, 0, seed).generator())
+    hidden, labels = make_masking(BYTES, rate).hide(given_ids, Draw(0, 0, seed).generator())
     assert (hidden[special] == given_ids[special]).all()
     assert (labels[special] == UNSCORED).all()
     put = hidden[hidden != given_ids]
@@ -39,7 +39,7 @@ def test_special_tokens_are_never_hidden_nor_put_in_place_of_others(ids, seed, r
 
 
 def test_a_draw_decides_what_is_hidden():
-    ids, drawn = np.arange(200), masking(BYTES)
+    ids, drawn = np.arange(200), make_masking(BYTES)
     found = [
         drawn.hide(ids, draw.generator())[0].tolist()
         for draw in (Draw(1), Draw(1), Draw(2), Draw(1, epoch=1), Draw(1, seed=1))
@@ -52,10 +52,10 @@ TEXT = "the cat sat on the mat and\nthe dog ran to the door\n"
 LEARNED = learn_bpe([TEXT], 264)
 
 
-@pytest.mark.parametrize("tokenizer", [BYTES, LEARNED, words([TEXT])], ids=["bytes", "bpe", "words"])
+@pytest.mark.parametrize("tokenizer", [BYTES, LEARNED, learn_words([TEXT])], ids=["bytes", "bpe", "words"])
 def test_whole_words_are_hidden_whole(tokenizer):
     (ids,) = tokenizer.encode([TEXT])
-    drawn = masking(tokenizer, rate=0.3, whole_words=True)
+    drawn = make_masking(tokenizer, rate=0.3, whole_words=True)
     numbers = drawn.number_words(ids)
     found = [tokenizer.decode(ids[numbers == number]).strip() for number in np.unique(numbers)]
     assert [word for word in found if word] == TEXT.split()
@@ -66,10 +66,10 @@ def test_whole_words_are_hidden_whole(tokenizer):
 
 
 def test_a_special_token_is_no_part_of_a_word():
-    drawn = masking(BYTES, whole_words=True)
+    drawn = make_masking(BYTES, whole_words=True)
     assert drawn.number_words(np.array([97, 98, BYTES.eos, 99])).tolist() == [0, 0, 1, 2]
 
 
 def test_a_rate_that_is_no_share_is_refused():
     with pytest.raises(LrpeError, match="0 < rate < 1; got 15"):
-        masking(BYTES, rate=15)
+        make_masking(BYTES, rate=15)

@@ -17,7 +17,7 @@ from lrpe.lab.data.arena.pathfinder_generator import (
     GAP,
     SIDE,
     draw,
-    scene,
+    draw_scene,
 )
 from lrpe.lab.data.dataset import Draw
 
@@ -28,7 +28,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def scenes(difficulty, count, seed=0):
-    return [scene(np.random.default_rng((seed, i)), DIFFICULTIES[difficulty]) for i in range(count)]
+    return [draw_scene(np.random.default_rng((seed, i)), DIFFICULTIES[difficulty]) for i in range(count)]
 
 
 @pytest.mark.parametrize(("name", "dashes", "distractors"), [("easy", 6, 10), ("intermediate", 9, 6), ("hard", 14, 5)])

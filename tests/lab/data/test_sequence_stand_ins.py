@@ -6,7 +6,7 @@ from lrpe import LrpeError
 from lrpe.lab.data.arena import image, retrieval, text
 from lrpe.lab.data.catalog import CATALOG
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.standard_library import standard_library
+from lrpe.lab.data.standard_library import read_modules
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +27,19 @@ def test_a_passage_comes_from_its_package(packages):
         sample = split.sample(Draw(i))
         package = packages.facts["names"][sample["label"]]
         passage = bytes(sample["ids"])
-        assert any(passage in module.text.encode() for module in standard_library() if module.package == package)
+        assert any(passage in module.text.encode() for module in read_modules() if module.package == package)
 
 
 def test_no_file_is_in_two_splits():
     for modules in text.large_packages().values():
-        parts = [set(text.of_split(modules, name)) for name in ("train", "validation", "test")]
+        parts = [set(text.select_split(modules, name)) for name in ("train", "validation", "test")]
         assert sum(map(len, parts)) == len(set.union(*parts)) == len(modules)
         assert all(parts)
 
 
 def test_every_second_pair_comes_from_one_module_and_no_module_is_in_two_splits():
     loaded = retrieval.load_stdlib_pairs(256, train=40, validation=20, test=20)
-    modules = {name: [m.text.encode() for m in standard_library() if m.split == name] for name in loaded.splits}
+    modules = {name: [m.text.encode() for m in read_modules() if m.split == name] for name in loaded.splits}
     for name, split in loaded.splits.items():
         for i in range(len(split)):
             sample = split.sample(Draw(i))

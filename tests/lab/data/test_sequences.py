@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
-from lrpe.lab.data.arena.sequences import Pairs, Sequences, facts, held, stored
+from lrpe.lab.data.arena.sequences import Pairs, Sequences, hold, sequence_facts, store
 from lrpe.lab.data.dataset import Draw
 from lrpe.lab.data.jobs import in_parallel
 
@@ -20,35 +20,35 @@ def listed(split):
 
 
 def test_what_is_stored_is_what_is_held():
-    split = stored(Sequences, "rows", {}, {"train": lambda: ROWS})[0]["train"]
-    assert listed(split) == listed(held(Sequences, ROWS)) == [(label, text) for label, (text,) in ROWS]
+    split = store(Sequences, "rows", {}, {"train": lambda: ROWS})[0]["train"]
+    assert listed(split) == listed(hold(Sequences, ROWS)) == [(label, text) for label, (text,) in ROWS]
     assert isinstance(split.ids, np.memmap)
     assert split.balance() == [1, 2, 1]
 
 
 def test_a_part_is_samples_in_a_row():
-    assert listed(held(Sequences, ROWS).part(1, 3)) == [(0, b""), (1, b"three")]
+    assert listed(hold(Sequences, ROWS).part(1, 3)) == [(0, b""), (1, b"three")]
 
 
 def test_a_pair_is_two_neighbours():
-    split = held(Pairs, [(0, (b"a", b"bc")), (1, (b"", b"d"))])
+    split = hold(Pairs, [(0, (b"a", b"bc")), (1, (b"", b"d"))])
     assert len(split) == 2
     sample = split.sample(Draw(1))
     assert (bytes(sample["ids"]), bytes(sample["pair_ids"]), sample["label"]) == (b"", b"d", 1)
 
 
 def test_a_split_of_nothing_can_be_stored():
-    split = stored(Sequences, "nothing", {}, {"train": lambda: []})[0]["train"]
+    split = store(Sequences, "nothing", {}, {"train": lambda: []})[0]["train"]
     assert len(split) == 0
-    assert facts({"train": split}, 9, 2, None)["longest"] == 0
+    assert sequence_facts({"train": split}, 9, 2, None)["longest"] == 0
 
 
 def test_a_memory_map_goes_to_another_process_by_its_name():
-    split = stored(Sequences, "long", {}, {"train": lambda: [(0, (bytes(100_000),)), (1, (b"end",))]})[0]["train"]
+    split = store(Sequences, "long", {}, {"train": lambda: [(0, (bytes(100_000),)), (1, (b"end",))]})[0]["train"]
     sent = pickle.dumps(split.part(1, 2))
     assert len(sent) < 2_000
     assert listed(pickle.loads(sent)) == [(1, b"end")]
-    assert listed(pickle.loads(pickle.dumps(held(Sequences, ROWS)))) == listed(held(Sequences, ROWS))
+    assert listed(pickle.loads(pickle.dumps(hold(Sequences, ROWS)))) == listed(hold(Sequences, ROWS))
 
 
 @pytest.mark.parametrize("processes", [None, 1, 3])

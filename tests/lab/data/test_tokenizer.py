@@ -6,7 +6,7 @@ from transformers import AutoTokenizer
 
 from lrpe import LrpeError
 from lrpe.lab.data.text.tokenizer import encode_by_core
-from lrpe.lab.data.text.vocabularies import byte_level, hub_tokenizer, learn_bpe, load_tokenizer, words
+from lrpe.lab.data.text.vocabularies import byte_level, hub_tokenizer, learn_bpe, learn_words, load_tokenizer
 from tests.lab.data.texts import write_gpt2
 
 TEXTS = ["the cat sat on the mat .\n", "the dog sat , and the cat ran .\n"] * 5
@@ -44,17 +44,17 @@ def test_what_looks_like_a_special_token_in_a_text_is_text():
 
 
 def test_words_are_ranked_as_fairseq_ranks_them():
-    tokenizer = words(["b a a\n", "c <unk> a\n"])
+    tokenizer = learn_words(["b a a\n", "c <unk> a\n"])
     listed = [tokenizer.decode([number]) for number in range(len(tokenizer))]
     assert listed == [" <s>", " <pad>", "\n", " <unk>", " a", " b", " c", " <mask>"]
-    assert [len(words([text])) for text in ("a b c", "a b c d")] == [8, 16]
+    assert [len(learn_words([text])) for text in ("a b c", "a b c d")] == [8, 16]
     (ids,) = tokenizer.encode(["a new\n<unk> c\n"])
     assert ids.tolist() == [4, 3, 2, 3, 6, 2]
     assert tokenizer.decode(ids) == " a <unk>\n <unk> c\n"
 
 
 def test_the_vocabulary_of_wikitext_103_would_have_267744_entries():
-    tokenizer = words(f"w{number}" for number in range(267_733))
+    tokenizer = learn_words(f"w{number}" for number in range(267_733))
     assert len(tokenizer) == 267_744
     assert tokenizer.dtype == "uint32"
     assert tokenizer.core.token_to_id("madeupword0005") == 267_743
@@ -62,7 +62,7 @@ def test_the_vocabulary_of_wikitext_103_would_have_267744_entries():
 
 @given(text=st.text(st.characters(codec="ascii", exclude_characters="\x1c\x1d\x1e\x1f")))
 def test_words_are_what_stands_between_spaces(text):
-    (ids,) = words([text]).encode([text])
+    (ids,) = learn_words([text]).encode([text])
     assert len(ids) == len(text.split()) + text.count("\n")
 
 
@@ -73,10 +73,10 @@ def test_a_fingerprint_tells_vocabularies_apart():
 
 def test_completed_adds_what_is_missing_at_the_end(tmp_path):
     gpt2 = load_tokenizer(write_gpt2(tmp_path))
-    whole = gpt2.completed("pad", "mask")
+    whole = gpt2.with_specials("pad", "mask")
     assert whole.specials == {"eos": len(gpt2) - 1, "pad": len(gpt2), "mask": len(gpt2) + 1}
     assert whole.encode(["the cat"])[0].tolist() == gpt2.encode(["the cat"])[0].tolist()
-    assert LEARNED.completed("pad", "mask") is LEARNED
+    assert LEARNED.with_specials("pad", "mask") is LEARNED
 
 
 @pytest.mark.parametrize("names", [("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")])
@@ -88,7 +88,7 @@ def test_gpt2s_two_files_are_read_under_both_their_names(tmp_path, names):
     assert tokenizer.decode([*ids, 257]) == "the\n<|endoftext|>"
 
 
-@pytest.mark.parametrize("tokenizer", [BYTES, LEARNED, words(TEXTS)], ids=["bytes", "bpe", "words"])
+@pytest.mark.parametrize("tokenizer", [BYTES, LEARNED, learn_words(TEXTS)], ids=["bytes", "bpe", "words"])
 def test_a_tokeniser_saved_beside_a_model_is_found_by_transformers(tmp_path, tokenizer):
     tokenizer.save(tmp_path)
     found = AutoTokenizer.from_pretrained(tmp_path)

@@ -7,16 +7,16 @@ from typing import Annotated
 import numpy as np
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.arena.sequences import Row, Sequences, facts, held
+from lrpe.lab.data.arena.sequences import Row, Sequences, hold, sequence_facts
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample, Split
 from lrpe.lab.data.images import digits
 from lrpe.schema import Range
 
-LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-PIXELS = 32 * 32
-RECORD = 1 + 3 * PIXELS  # a label, then red, green and blue, each row by row
-TRAIN_SHARE = 0.9  # of the batches for training; the rest, at their end, is for validation, as officially
+_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_PIXELS = 32 * 32
+_RECORD = 1 + 3 * _PIXELS  # a label, then red, green and blue, each row by row
+_TRAIN_SHARE = 0.9  # of the batches for training; the rest, at their end, is for validation, as officially
 
 
 def load_cifar(path: Path) -> Dataset:
@@ -27,11 +27,11 @@ def load_cifar(path: Path) -> Dataset:
         bool(batches) and test.exists(), f"{str(root)!r} has data_batch_1.bin ... data_batch_5.bin and test_batch.bin."
     )
     records = np.concatenate([read_records(file) for file in batches])
-    count = int(TRAIN_SHARE * len(records))
+    count = int(_TRAIN_SHARE * len(records))
     parts = {"train": records[:count], "validation": records[count:], "test": read_records(test)}
     splits = {name: grey_sequences(part) for name, part in parts.items()}
-    known = facts(splits, vocabulary=256, labels=10, padding=None, names=list(LABELS), side=32)
-    return Dataset("lra-image", {**splits}, known | {"content": hash_files(*batches, test)}, show_cifar)
+    known = sequence_facts(splits, vocabulary=256, labels=10, padding=None, names=list(_LABELS), side=32)
+    return Dataset("lra-image", {**splits}, known | {"content": hash_files(*batches, test)}, _show_cifar)
 
 
 def read_records(file: Path) -> np.ndarray:
@@ -40,66 +40,67 @@ def read_records(file: Path) -> np.ndarray:
         content = np.frombuffer(file.read_bytes(), dtype=np.uint8)
     except OSError as error:
         raise LrpeError(f"{str(file)!r} cannot be read: {error}.") from error
-    rest = len(content) % RECORD
+    rest = len(content) % _RECORD
     require(
         len(content) > 0 and rest == 0,
-        f"{str(file)!r} is records of {RECORD} bytes; the one at offset {len(content) - rest} has {rest}: get it anew.",
+        f"{str(file)!r} consists of records of {_RECORD} bytes; the one at offset {len(content) - rest} has {rest}. "
+        "Get the file anew.",
     )
-    records = content.reshape(-1, RECORD)
-    wrong = np.flatnonzero(records[:, 0] >= len(LABELS))
+    records = content.reshape(-1, _RECORD)
+    wrong = np.flatnonzero(records[:, 0] >= len(_LABELS))
     require(
         len(wrong) == 0,
-        lambda: f"{str(file)!r}, offset {wrong[0] * RECORD}: a label is 0 ... 9; got {records[wrong[0], 0]}.",
+        lambda: f"{str(file)!r}, offset {wrong[0] * _RECORD}: a label is 0 ... 9; got {records[wrong[0], 0]}.",
     )
     return records
 
 
 def grey_sequences(records: np.ndarray) -> Sequences:
     """0.299 red + 0.587 green + 0.114 blue, rounded."""
-    pixels = np.concatenate([grey(part) for part in np.array_split(records, max(1, len(records) // 1000))])
-    edges = PIXELS * np.arange(len(records) + 1, dtype=np.int64)
+    pixels = np.concatenate([to_grey(part) for part in np.array_split(records, max(1, len(records) // 1000))])
+    edges = _PIXELS * np.arange(len(records) + 1, dtype=np.int64)
     return Sequences(pixels.reshape(-1), edges, records[:, 0].astype(np.int64))
 
 
-def grey(records: np.ndarray) -> np.ndarray:
-    red, green, blue = records[:, 1:].reshape(-1, 3, PIXELS).astype(np.int32).transpose(1, 0, 2)
+def to_grey(records: np.ndarray) -> np.ndarray:
+    red, green, blue = records[:, 1:].reshape(-1, 3, _PIXELS).astype(np.int32).transpose(1, 0, 2)
     return ((299 * red + 587 * green + 114 * blue + 500) // 1000).astype(np.uint8)
 
 
-def show_cifar(sample: Sample) -> str:
-    return f"{LABELS[sample['label']]}: {shades(sample['ids'])}"
+def _show_cifar(sample: Sample) -> str:
+    return f"{_LABELS[sample['label']]}: {_shades(sample['ids'])}"
 
 
-def shades(pixels: Iterable[int]) -> str:
+def _shades(pixels: Iterable[int]) -> str:
     """Every second pixel of every second row, as a line."""
     rows = np.asarray(pixels).reshape(32, 32)[::2, ::2]
     return "|".join("".join(" .:-=+*#%@"[pixel // 26] for pixel in row) for row in rows)
 
 
-DIGIT_SIDE = 8
-Scale = Annotated[int, Range(1, 128)]
+_DIGIT_SIDE = 8
+_Scale = Annotated[int, Range(1, 128)]
 
 
-def load_digits(scale: Scale = 1) -> Dataset:
+def load_digits(scale: _Scale = 1) -> Dataset:
     """64 pixels from 0 to 255, in 17 steps; ``scale`` repeats each pixel in both directions, so that 4 gives the 1,024
     of Long-Range Arena. The splits are those of the digits as images."""
     require(scale >= 1, f"A pixel is repeated once or more; got scale={scale}.")
     images = digits.load()
-    splits = {name: held(Sequences, pixel_rows(split, scale)) for name, split in images.splits.items()}
-    known = facts(
-        splits, vocabulary=256, labels=10, padding=None, side=DIGIT_SIDE * scale, content=images.facts["content"]
+    splits = {name: hold(Sequences, _read_pixels(split, scale)) for name, split in images.splits.items()}
+    known = sequence_facts(
+        splits, vocabulary=256, labels=10, padding=None, side=_DIGIT_SIDE * scale, content=images.facts["content"]
     )
-    return Dataset("digits-sequence", {**splits}, known, show_digits)
+    return Dataset("digits-sequence", {**splits}, known, _show_digits)
 
 
-def pixel_rows(split: Split, scale: int) -> Iterator[Row]:
+def _read_pixels(split: Split, scale: int) -> Iterator[Row]:
     for i in range(len(split)):
         sample = split.sample(Draw(i))
         pixels = np.rint((sample["pixels"][0] + 1) * 127.5).astype(np.uint8)
         yield sample["label"], (pixels.repeat(scale, 0).repeat(scale, 1).tobytes(),)
 
 
-def show_digits(sample: Sample) -> str:
+def _show_digits(sample: Sample) -> str:
     side = round(len(sample["ids"]) ** 0.5)
     lines = ("".join(" .:-=+*#%@"[pixel // 26] for pixel in row) for row in sample["ids"].reshape(side, side))
     return f"{sample['label']}: {'|'.join(lines)}"

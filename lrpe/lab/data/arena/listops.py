@@ -8,15 +8,15 @@ from typing import Annotated
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.arena.listops_expressions import PADDING, SYMBOLS, Grammar, decode, encode, evaluate, generate
-from lrpe.lab.data.arena.sequences import Row, Sequences, Size, facts, stored
+from lrpe.lab.data.arena.sequences import Row, Sequences, Size, sequence_facts, store
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.dataset import Dataset, Entry, Sample
 from lrpe.lab.data.jobs import Processes, progress
-from lrpe.lab.data.reading import found, lines
+from lrpe.lab.data.reading import find_file, number_lines
 from lrpe.schema import Range, Seed
 
-VERSION = 1  # of what is written to the cache
-FILES = {"train": "basic_train.tsv", "validation": "basic_val.tsv", "test": "basic_test.tsv"}
+_VERSION = 1  # of what is written to the cache
+_FILES = {"train": "basic_train.tsv", "validation": "basic_val.tsv", "test": "basic_test.tsv"}
 
 
 def load_generated(
@@ -34,31 +34,31 @@ def load_generated(
     sizes = {"train": train, "validation": validation, "test": test}
     require(min(sizes.values()) >= 1, f"A split has one sample or more; got {sizes}.")
     grammar = Grammar(max_depth, max_args, min_length, max_length)
-    recipe = {"version": VERSION, "seed": seed, "total": sum(sizes.values()), **asdict(grammar)}
+    recipe = {"version": _VERSION, "seed": seed, "total": sum(sizes.values()), **asdict(grammar)}
     rows = partial(generate, sum(sizes.values()), seed, grammar, processes)
-    stored_splits, content = stored(Sequences, "listops", recipe, {"all": rows})
+    stored_splits, content = store(Sequences, "listops", recipe, {"all": rows})
     whole = stored_splits["all"]
     parts = (whole.part(0, train), whole.part(train, train + validation), whole.part(train + validation, len(whole)))
-    return dataset("listops", dict(zip(sizes, parts, strict=True)), seed=seed, content=content, **asdict(grammar))
+    return _make_dataset("listops", dict(zip(sizes, parts, strict=True)), seed=seed, content=content, **asdict(grammar))
 
 
 def load_official(path: Path) -> Dataset:
     """The files basic_{train,val,test}.tsv; every Target is checked against the value of its Source."""
-    files = {split: found(path, name) for split, name in FILES.items()}
-    recipe = {"version": VERSION, "sources": hash_files(*files.values())}
+    files = {split: find_file(path, name) for split, name in _FILES.items()}
+    recipe = {"version": _VERSION, "sources": hash_files(*files.values())}
     rows = {name: partial(read_tsv, file) for name, file in files.items()}
-    splits, content = stored(Sequences, "lra-listops", recipe, rows)
-    return dataset("lra-listops", splits, content=content)
+    splits, content = store(Sequences, "lra-listops", recipe, rows)
+    return _make_dataset("lra-listops", splits, content=content)
 
 
-def dataset(name: str, splits: dict[str, Sequences], **more: object) -> Dataset:
-    known = facts(splits, vocabulary=16, labels=10, padding=PADDING, symbols=" ".join(SYMBOLS), **more)
+def _make_dataset(name: str, splits: dict[str, Sequences], **more: object) -> Dataset:
+    known = sequence_facts(splits, vocabulary=16, labels=10, padding=PADDING, symbols=" ".join(SYMBOLS), **more)
     return Dataset(name, {**splits}, known, show)
 
 
 def read_tsv(file: Path) -> Iterator[Row]:
     """The rows of a file with the columns Source and Target."""
-    rows = lines(file)
+    rows = number_lines(file)
     columns = next(rows, (1, b""))[1].split(b"\t")
     require(
         {b"Source", b"Target"} <= set(columns),
@@ -69,12 +69,12 @@ def read_tsv(file: Path) -> Iterator[Row]:
         fields = line.split(b"\t")
         try:
             require(len(fields) == len(columns), f"a row has {len(columns)} columns; got {len(fields)}.")
-            yield row(fields[source], fields[target])
+            yield _read_row(fields[source], fields[target])
         except LrpeError as error:
             raise LrpeError(f"{str(file)!r}, line {number}: {error}") from None
 
 
-def row(source: bytes, target: bytes) -> Row:
+def _read_row(source: bytes, target: bytes) -> Row:
     ids = encode(source)
     value = evaluate(ids)
     require(target.strip() == str(value).encode(), f"the value of Source is {value}; got Target {target[:20]!r}.")

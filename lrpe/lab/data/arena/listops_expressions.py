@@ -19,14 +19,14 @@ from lrpe.lab.data.arena.sequences import Row
 from lrpe.lab.data.jobs import in_parallel
 
 SYMBOLS = (*"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
-FIRST_OPERATOR, CLOSE, PADDING = 10, 14, 15
-IDS = {symbol.encode(): i for i, symbol in enumerate(SYMBOLS)}
+_FIRST_OPERATOR, _CLOSE, PADDING = 10, 14, 15
+_IDS = {symbol.encode(): i for i, symbol in enumerate(SYMBOLS)}
 
 
 def encode(text: bytes) -> bytes:
     """The ids of an expression, one byte each; parentheses are left out."""
     try:
-        return bytes([IDS[symbol] for symbol in text.translate(None, b"()").split()])
+        return bytes([_IDS[symbol] for symbol in text.translate(None, b"()").split()])
     except KeyError as error:
         known = " ".join(SYMBOLS)
         raise LrpeError(f"An expression of ListOps is written in {known}; got {error.args[0][:40]!r}.") from None
@@ -45,15 +45,15 @@ def evaluate(ids: Sequence[int]) -> int:
     outside: list[tuple[int, list[int]]] = []  # operators that wait for their bracket, and what stood before them
     arguments: list[int] = []
     for symbol in ids:
-        if symbol < FIRST_OPERATOR:
+        if symbol < _FIRST_OPERATOR:
             arguments.append(symbol)
-        elif symbol < CLOSE:
+        elif symbol < _CLOSE:
             outside.append((symbol, arguments))
             arguments = []
         else:
             require(bool(outside and arguments), "A bracket closes an operator with arguments; got one that does not.")
             operator, before = outside.pop()
-            before.append(OPERATIONS[operator](arguments))
+            before.append(_OPERATIONS[operator](arguments))
             arguments = before
     require(
         not outside and len(arguments) == 1,
@@ -62,17 +62,17 @@ def evaluate(ids: Sequence[int]) -> int:
     return arguments[0]
 
 
-def median(values: list[int]) -> int:
+def _median(values: list[int]) -> int:
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) // 2
 
 
-OPERATIONS = {10: min, 11: max, 12: median, 13: lambda values: sum(values) % 10}
+_OPERATIONS = {10: min, 11: max, 12: _median, 13: lambda values: sum(values) % 10}
 
 
-OPERATOR_SHARE = 0.25
+_OPERATOR_SHARE = 0.25
 BLOCK = 256  # expressions that one process draws at a time, from a seed of their own
-TREES = 4096  # of a forest
+_TREES = 4096  # of a forest
 FORESTS = 500  # drawn for a block before it is given up
 
 
@@ -92,7 +92,7 @@ class Grammar:
         )
 
 
-class Level(NamedTuple):
+class _Level(NamedTuple):
     """The nodes of one depth, tree by tree. The arguments of its operators, in order, are the next level."""
 
     tree: np.ndarray
@@ -102,7 +102,7 @@ class Level(NamedTuple):
 
 def generate(total: int, seed: int, grammar: Grammar, processes: int | None = None) -> Iterator[Row]:
     """``total`` different expressions with their values: the same ones for any number of processes."""
-    draw, blocks = partial(draw_block, seed, grammar), -(-total // BLOCK)
+    draw, blocks = partial(_draw_block, seed, grammar), -(-total // BLOCK)
     seen: set[bytes] = set()
     for rows in chain(in_parallel(draw, range(blocks), "ListOps", processes, "blocks"), map(draw, count(blocks))):
         before = len(seen)
@@ -116,63 +116,63 @@ def generate(total: int, seed: int, grammar: Grammar, processes: int | None = No
         require(len(seen) > before, f"{grammar} has too few expressions: found {len(seen)}, asked for {total}.")
 
 
-def draw_block(seed: int, grammar: Grammar, number: int) -> list[Row]:
+def _draw_block(seed: int, grammar: Grammar, number: int) -> list[Row]:
     rng = np.random.default_rng((seed, number))
     rows: list[Row] = []
     for _ in range(FORESTS):
-        rows += [(evaluate(ids), (ids,)) for ids in expressions(rng, grammar)]
+        rows += [(evaluate(ids), (ids,)) for ids in _draw_expressions(rng, grammar)]
         if len(rows) >= BLOCK:
             return rows[:BLOCK]
-    raise LrpeError(f"{grammar} is met by {len(rows)} of {FORESTS * TREES:,} random expressions: widen the limits.")
+    raise LrpeError(f"{grammar} is met by {len(rows)} of {FORESTS * _TREES:,} random expressions: widen the limits.")
 
 
-def expressions(rng: np.random.Generator, grammar: Grammar) -> list[bytes]:
+def _draw_expressions(rng: np.random.Generator, grammar: Grammar) -> list[bytes]:
     """Those of a forest that are neither too short nor too long."""
-    levels, lengths = forest(rng, grammar)
+    levels, lengths = _grow_forest(rng, grammar)
     kept = (grammar.min_length < lengths) & (lengths < grammar.max_length)
     if not kept.any():
         return []
-    chosen = [Level(*(column[kept[level.tree]] for column in level)) for level in levels]
+    chosen = [_Level(*(column[kept[level.tree]] for column in level)) for level in levels]
     edges = np.cumsum([0, *lengths[kept]])
-    flat = write_out([level for level in chosen if len(level.tree)], edges).tobytes()
+    flat = _write_out([level for level in chosen if len(level.tree)], edges).tobytes()
     return [flat[start:stop] for start, stop in pairwise(edges)]
 
 
-def forest(rng: np.random.Generator, grammar: Grammar) -> tuple[list[Level], np.ndarray]:
+def _grow_forest(rng: np.random.Generator, grammar: Grammar) -> tuple[list[_Level], np.ndarray]:
     """The levels of many trees, and the length of each; a tree that is too long already grows no further."""
-    tree, lengths, levels = np.arange(TREES), np.zeros(TREES, dtype=np.int64), []
+    tree, lengths, levels = np.arange(_TREES), np.zeros(_TREES, dtype=np.int64), []
     for depth in range(1, grammar.max_depth + 1):
-        opens = (rng.random(len(tree)) < OPERATOR_SHARE) & (depth < grammar.max_depth)
-        symbol = np.where(opens, rng.integers(FIRST_OPERATOR, CLOSE, len(tree)), rng.integers(10, size=len(tree)))
+        opens = (rng.random(len(tree)) < _OPERATOR_SHARE) & (depth < grammar.max_depth)
+        symbol = np.where(opens, rng.integers(_FIRST_OPERATOR, _CLOSE, len(tree)), rng.integers(10, size=len(tree)))
         arity = np.where(opens, rng.integers(2, grammar.max_args + 1, len(tree)), 0)
-        levels.append(Level(tree, symbol, arity))
-        lengths += np.bincount(tree, minlength=TREES) + np.bincount(tree[opens], minlength=TREES)
+        levels.append(_Level(tree, symbol, arity))
+        lengths += np.bincount(tree, minlength=_TREES) + np.bincount(tree[opens], minlength=_TREES)
         tree = np.repeat(tree, arity)
         tree = tree[lengths[tree] < grammar.max_length]
     return levels, lengths
 
 
-def write_out(levels: list[Level], edges: np.ndarray) -> np.ndarray:
+def _write_out(levels: list[_Level], edges: np.ndarray) -> np.ndarray:
     """All trees in reading order, end to end: sizes from the leaves up, places from the roots down."""
     sizes = [np.ones(len(levels[-1].tree), dtype=np.int64)]
     for level in reversed(levels[:-1]):
         size = np.ones(len(level.tree), dtype=np.int64)
         operators = level.arity > 0
-        size[operators] = 2 + np.add.reduceat(sizes[0], first_arguments(level))
+        size[operators] = 2 + np.add.reduceat(sizes[0], _first_arguments(level))
         sizes.insert(0, size)
     flat, place = np.empty(edges[-1], dtype=np.uint8), edges[:-1]
     for i, level in enumerate(levels):
         operators = level.arity > 0
         flat[place] = level.symbol
-        flat[(place + sizes[i] - 1)[operators]] = CLOSE
+        flat[(place + sizes[i] - 1)[operators]] = _CLOSE
         if i + 1 < len(levels):
             before = np.cumsum(sizes[i + 1]) - sizes[i + 1]
-            offset = place[operators] + 1 - before[first_arguments(level)]
+            offset = place[operators] + 1 - before[_first_arguments(level)]
             place = before + np.repeat(offset, level.arity[operators])
     return flat
 
 
-def first_arguments(level: Level) -> np.ndarray:
+def _first_arguments(level: _Level) -> np.ndarray:
     """Where in the next level the arguments of each operator begin."""
     arity = level.arity[level.arity > 0]
     return np.cumsum(arity) - arity

@@ -12,18 +12,18 @@ from PIL import Image
 
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.lab.data.arena.pathfinder_generator import DIFFICULTIES, SIDE, Difficulty, draw
-from lrpe.lab.data.arena.sequences import Row, Sequences, Size, facts, stored
+from lrpe.lab.data.arena.sequences import Row, Sequences, Size, sequence_facts, store
 from lrpe.lab.data.dataset import Dataset, Entry, Sample
 from lrpe.lab.data.jobs import Processes, in_parallel
 from lrpe.schema import Seed
 
-VERSION = 1  # of what is written to the cache
-FOLDERS = {"easy": "curv_baseline", "intermediate": "curv_contour_length_9", "hard": "curv_contour_length_14"}
+_VERSION = 1  # of what is written to the cache
+_FOLDERS = {"easy": "curv_baseline", "intermediate": "curv_contour_length_9", "hard": "curv_contour_length_14"}
 BLOCK = 64  # pictures that a process makes or reads at a time
-SHARES = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}  # per cent of the published pictures
+_SHARES = {"train": (0, 80), "validation": (80, 90), "test": (90, 100)}  # per cent of the published pictures
 
 
-class Picture(NamedTuple):
+class _Picture(NamedTuple):
     """A published picture, and where its label stands."""
 
     file: Path
@@ -31,25 +31,25 @@ class Picture(NamedTuple):
     said: str
 
 
-def list_pictures(folder: Path) -> list[Picture]:
+def _list_pictures(folder: Path) -> list[_Picture]:
     """Every picture that the metadata names, file after file; those that are empty are left out, as officially."""
     files = [file for file in (folder / "metadata").iterdir() if file.suffix in (".npy", ".txt")]
     require(len(files) > 0, f"{str(folder / 'metadata')!r} has the labels as *.npy or *.txt; got neither.")
-    named = [picture for file in sorted(files, key=in_order) for picture in read_metadata(folder, file)]
+    named = [picture for file in sorted(files, key=_sort_key) for picture in _read_metadata(folder, file)]
     missing = next((picture for picture in named if not picture.file.is_file()), None)
     require(missing is None, lambda: f"{missing.said} names {str(missing.file)!r}, which is not there.")  # type: ignore
     return [picture for picture in named if picture.file.stat().st_size]
 
 
-def in_order(file: Path) -> tuple[int, str]:
+def _sort_key(file: Path) -> tuple[int, str]:
     """2.npy comes before 10.npy."""
     return (int(file.stem) if file.stem.isdecimal() else -1, file.name)
 
 
-def read_metadata(folder: Path, file: Path) -> Iterator[Picture]:
+def _read_metadata(folder: Path, file: Path) -> Iterator[_Picture]:
     """Rows of folder, file, number, label and more: as lines of text (so the release, whatever the name ends in) or as
     an array of strings."""
-    for number, row in enumerate(metadata_rows(file), 1):
+    for number, row in enumerate(_read_rows(file), 1):
         said = f"{str(file)!r}, row {number}"
         require(
             len(row) >= 4 and row[3] in ("0", "1"),
@@ -57,10 +57,10 @@ def read_metadata(folder: Path, file: Path) -> Iterator[Picture]:
         )
         picture = folder / row[0] / row[1]
         require(folder.resolve() in picture.resolve().parents, f"{said}: {row[:2]} points outside of {str(folder)!r}.")
-        yield Picture(picture, int(row[3]), said)
+        yield _Picture(picture, int(row[3]), said)
 
 
-def metadata_rows(file: Path) -> list[list[str]]:
+def _read_rows(file: Path) -> list[list[str]]:
     try:
         content = file.read_bytes()
         if content.startswith(b"\x93NUMPY"):
@@ -72,7 +72,7 @@ def metadata_rows(file: Path) -> list[list[str]]:
         ) from error
 
 
-def stamp(pictures: list[Picture]) -> str:
+def _hash_states(pictures: list[_Picture]) -> str:
     """A hash of all names, labels, sizes and times: to read the pictures takes as long as to prepare them."""
     found = sha256()
     for file, label, _ in pictures:
@@ -81,17 +81,17 @@ def stamp(pictures: list[Picture]) -> str:
     return found.hexdigest()
 
 
-def read_pictures(pictures: list[Picture], processes: int | None = None) -> Iterator[Row]:
+def _read_pictures(pictures: list[_Picture], processes: int | None = None) -> Iterator[Row]:
     blocks = [pictures[start : start + BLOCK] for start in range(0, len(pictures), BLOCK)]
-    for rows in in_parallel(read_block, blocks, "Pathfinder", processes, "blocks"):
+    for rows in in_parallel(_read_block, blocks, "Pathfinder", processes, "blocks"):
         yield from rows
 
 
-def read_block(pictures: list[Picture]) -> list[Row]:
-    return [(picture.label, (read_pixels(picture.file),)) for picture in pictures]
+def _read_block(pictures: list[_Picture]) -> list[Row]:
+    return [(picture.label, (_read_pixels(picture.file),)) for picture in pictures]
 
 
-def read_pixels(file: Path) -> bytes:
+def _read_pixels(file: Path) -> bytes:
     try:
         with Image.open(file) as image:
             require(image.size == (SIDE, SIDE), f"{str(file)!r} is {SIDE} × {SIDE} pixels; got {image.size}.")
@@ -113,12 +113,12 @@ def load_generated(
         raise unknown_name("difficulty", difficulty, DIFFICULTIES)
     sizes = {"train": train, "validation": validation, "test": test}
     require(min(sizes.values()) >= 1, f"A split has one sample or more; got {sizes}.")
-    recipe = {"version": VERSION, "seed": seed, "total": sum(sizes.values()), "difficulty": difficulty}
+    recipe = {"version": _VERSION, "seed": seed, "total": sum(sizes.values()), "difficulty": difficulty}
     rows = partial(generate, sum(sizes.values()), seed, DIFFICULTIES[difficulty], processes)
-    stored_splits, content = stored(Sequences, "pathfinder", recipe, {"all": rows})
+    stored_splits, content = store(Sequences, "pathfinder", recipe, {"all": rows})
     whole = stored_splits["all"]
     parts = (whole.part(0, train), whole.part(train, train + validation), whole.part(train + validation, len(whole)))
-    return dataset(
+    return _make_dataset(
         "pathfinder", dict(zip(sizes, parts, strict=True)), seed=seed, difficulty=difficulty, content=content
     )
 
@@ -126,11 +126,11 @@ def load_generated(
 def generate(total: int, seed: int, difficulty: Difficulty, processes: int | None = None) -> Iterator[Row]:
     """Pictures 0 ... total - 1 of a seed, row by row: the same for any number of processes."""
     blocks = [range(start, min(start + BLOCK, total)) for start in range(0, total, BLOCK)]
-    for rows in in_parallel(partial(draw_block, seed, difficulty), blocks, "Pathfinder", processes, "blocks"):
+    for rows in in_parallel(partial(_draw_block, seed, difficulty), blocks, "Pathfinder", processes, "blocks"):
         yield from rows
 
 
-def draw_block(seed: int, difficulty: Difficulty, numbers: range) -> list[Row]:
+def _draw_block(seed: int, difficulty: Difficulty, numbers: range) -> list[Row]:
     drawn = (draw(seed, number, difficulty) for number in numbers)
     return [(label, (picture.tobytes(),)) for label, picture in drawn]
 
@@ -138,22 +138,24 @@ def draw_block(seed: int, difficulty: Difficulty, numbers: range) -> list[Row]:
 def load_official(path: Path, difficulty: str = "hard", processes: Processes | None = None) -> Dataset:
     """The published folders, under ``path`` or ``path``/pathfinder32. The first 80 % in the order of the metadata are
     for training, then 10 % each for validation and test."""
-    if difficulty not in FOLDERS:
-        raise unknown_name("difficulty", difficulty, FOLDERS)
-    roots = [root / FOLDERS[difficulty] for root in (path, path / "pathfinder32")]
+    if difficulty not in _FOLDERS:
+        raise unknown_name("difficulty", difficulty, _FOLDERS)
+    roots = [root / _FOLDERS[difficulty] for root in (path, path / "pathfinder32")]
     folder = next((root for root in roots if (root / "metadata").is_dir()), None)
     if folder is None:
         raise LrpeError(f"{difficulty} is read from {str(roots[0])!r} with its metadata/ and imgs/; it is not there.")
-    pictures = list_pictures(folder)
-    parts = {name: pictures[len(pictures) * a // 100 : len(pictures) * b // 100] for name, (a, b) in SHARES.items()}
-    recipe = {"version": VERSION, "difficulty": difficulty, "sources": stamp(pictures)}
-    rows = {name: partial(read_pictures, part, processes) for name, part in parts.items()}
-    splits, content = stored(Sequences, "lra-pathfinder", recipe, rows)
-    return dataset("lra-pathfinder", splits, content=content, difficulty=difficulty)
+    pictures = _list_pictures(folder)
+    parts = {name: pictures[len(pictures) * a // 100 : len(pictures) * b // 100] for name, (a, b) in _SHARES.items()}
+    recipe = {"version": _VERSION, "difficulty": difficulty, "sources": _hash_states(pictures)}
+    rows = {name: partial(_read_pictures, part, processes) for name, part in parts.items()}
+    splits, content = store(Sequences, "lra-pathfinder", recipe, rows)
+    return _make_dataset("lra-pathfinder", splits, content=content, difficulty=difficulty)
 
 
-def dataset(name: str, splits: dict[str, Sequences], **more: object) -> Dataset:
-    return Dataset(name, {**splits}, facts(splits, vocabulary=256, labels=2, padding=None, side=SIDE, **more), show)
+def _make_dataset(name: str, splits: dict[str, Sequences], **more: object) -> Dataset:
+    return Dataset(
+        name, {**splits}, sequence_facts(splits, vocabulary=256, labels=2, padding=None, side=SIDE, **more), show
+    )
 
 
 def show(sample: Sample) -> str:

@@ -16,79 +16,83 @@ from lrpe.errors import LrpeError
 SIDE = 32
 DASH, GAP = 2.0, 1.5  # a path is dashes with gaps between them, and bends in the middle of a gap
 CLEARANCE = 2.0  # between dashes that do not follow each other
-MARGIN = 1.5  # to the border
-TRIES = 16  # directions for a dash
-SETBACKS, STEPS_BACK = 6, 4  # how often a path that finds no room takes back some dashes, and how many
+_MARGIN = 1.5  # to the border
+_TRIES = 16  # directions for a dash
+_SETBACKS, _STEPS_BACK = 6, 4  # how often a path that finds no room takes back some dashes, and how many
 
-TICKS = np.linspace(0.0, DASH, 3)  # the points of a dash that keep their distance
-FINE, PAD = 3, 4  # the ground has so many cells a pixel, and so many pixels beyond each border
-WIDTH = (SIDE + 2 * PAD) * FINE
+_TICKS = np.linspace(0.0, DASH, 3)  # the points of a dash that keep their distance
+FINE, _PAD = 3, 4  # the ground has so many cells a pixel, and so many pixels beyond each border
+_WIDTH = (SIDE + 2 * _PAD) * FINE
 ANGLES = np.linspace(-np.pi / 2, np.pi / 2, 181)  # a path turns by δ with density 2/π · cos²(δ)
-SHARE_BELOW = 0.5 + ANGLES / np.pi + np.sin(2 * ANGLES) / (2 * np.pi)
-TURNS = np.exp(1j * np.interp((np.arange(4096) + 0.5) / 4096, SHARE_BELOW, ANGLES))  # e^{iδ}, all equally likely
+_SHARE_BELOW = 0.5 + ANGLES / np.pi + np.sin(2 * ANGLES) / (2 * np.pi)
+_TURNS = np.exp(1j * np.interp((np.arange(4096) + 0.5) / 4096, _SHARE_BELOW, ANGLES))  # e^{iδ}, all equally likely
 
 
-def grow(rng: np.random.Generator, ground: np.ndarray, start: complex, dashes: int) -> np.ndarray | None:
+def _grow(rng: np.random.Generator, ground: np.ndarray, start: complex, dashes: int) -> np.ndarray | None:
     """A path that keeps clear of what the ground holds and of itself, (dashes, 3); None if it ends in a corner."""
-    path, grounds, setbacks = [start + direction(rng) * TICKS], [ground], 0  # a dash marks no ground for its next one
-    if ground[cells(path[0])].any():
+    path, grounds, setbacks = (
+        [start + _draw_direction(rng) * _TICKS],
+        [ground],
+        0,
+    )  # a dash marks no ground for its next one
+    if ground[_find_cells(path[0])].any():
         return None
-    while len(path) < dashes and setbacks <= SETBACKS:
+    while len(path) < dashes and setbacks <= _SETBACKS:
         heading = (path[-1][-1] - path[-1][0]) / DASH
-        headings = heading * TURNS[(rng.random(TRIES) * len(TURNS)).astype(np.intp)]
-        tries = path[-1][-1] + GAP / 2 * heading + headings[:, None] * (GAP / 2 + TICKS)
-        taken = grounds[-1][cells(tries)].any(1)
+        headings = heading * _TURNS[(rng.random(_TRIES) * len(_TURNS)).astype(np.intp)]
+        tries = path[-1][-1] + GAP / 2 * heading + headings[:, None] * (GAP / 2 + _TICKS)
+        taken = grounds[-1][_find_cells(tries)].any(1)
         if not taken.all():
-            grounds.append(marked(grounds[-1], path[-1]))
+            grounds.append(_mark(grounds[-1], path[-1]))
             path.append(tries[taken.argmin()])
         else:
-            kept, setbacks = max(1, len(path) - STEPS_BACK), setbacks + 1
+            kept, setbacks = max(1, len(path) - _STEPS_BACK), setbacks + 1
             path, grounds = path[:kept], grounds[:kept]
     return np.array(path) if len(path) == dashes else None
 
 
-def marked(ground: np.ndarray, dashes: np.ndarray) -> np.ndarray:
+def _mark(ground: np.ndarray, dashes: np.ndarray) -> np.ndarray:
     """The ground with everything taken that is nearer than CLEARANCE to the dashes."""
     found = ground.copy()
-    found[cells(dashes).reshape(-1, 1) + NEAR] = True
+    found[_find_cells(dashes).reshape(-1, 1) + _NEAR] = True
     return found
 
 
-def cells(points: np.ndarray) -> np.ndarray:
+def _find_cells(points: np.ndarray) -> np.ndarray:
     """Where points of the plane lie in the ground."""
-    fine = (points + (1 + 1j) * PAD) * FINE
-    return fine.imag.astype(np.intp) * WIDTH + fine.real.astype(np.intp)
+    fine = (points + (1 + 1j) * _PAD) * FINE
+    return fine.imag.astype(np.intp) * _WIDTH + fine.real.astype(np.intp)
 
 
-def free_ground() -> np.ndarray:
+def _make_free_ground() -> np.ndarray:
     """Which cells are taken, as one long row: all but those that lie inside the picture with a margin."""
-    places = (np.arange(WIDTH) + 0.5) / FINE - PAD
-    inside = (places >= MARGIN) & (places <= SIDE - 1 - MARGIN)
+    places = (np.arange(_WIDTH) + 0.5) / FINE - _PAD
+    inside = (places >= _MARGIN) & (places <= SIDE - 1 - _MARGIN)
     return ~np.outer(inside, inside).reshape(-1)
 
 
-def near_cells() -> np.ndarray:
+def _find_near_cells() -> np.ndarray:
     """How far, in the ground, the cells nearer than CLEARANCE are from a cell."""
-    reach = np.arange(-FINE * PAD, FINE * PAD + 1)
+    reach = np.arange(-FINE * _PAD, FINE * _PAD + 1)
     rows, columns = np.nonzero(np.hypot(reach[:, None], reach[None, :]) < FINE * CLEARANCE)
-    return reach[rows] * WIDTH + reach[columns]
+    return reach[rows] * _WIDTH + reach[columns]
 
 
-def direction(rng: np.random.Generator) -> complex:
+def _draw_direction(rng: np.random.Generator) -> complex:
     return complex(np.exp(1j * rng.uniform(0, 2 * np.pi)))
 
 
-FREE, NEAR = free_ground(), near_cells()
+_FREE, _NEAR = _make_free_ground(), _find_near_cells()
 
 
-STARTS_APART = 7.0  # the two paths
-DISTRACTING_DASHES = 20  # in all
-THICKNESS, DOT_RADIUS = 0.5, 1.5
-EQUALLY_FAR, DOTS_APART = 1.5, 5.0
-RETRIES = 8  # for the second path, and for each one that distracts
-ATTEMPTS = 10_000  # for a picture; some tens are enough
+_STARTS_APART = 7.0  # the two paths
+_DISTRACTING_DASHES = 20  # in all
+_THICKNESS, _DOT_RADIUS = 0.5, 1.5
+EQUALLY_FAR, _DOTS_APART = 1.5, 5.0
+_RETRIES = 8  # for the second path, and for each one that distracts
+_ATTEMPTS = 10_000  # for a picture; some tens are enough
 
-PIXELS = (np.arange(SIDE)[None, :] + 1j * np.arange(SIDE)[:, None]).astype(np.complex64)
+_PIXELS = (np.arange(SIDE)[None, :] + 1j * np.arange(SIDE)[:, None]).astype(np.complex64)
 
 
 @dataclass(frozen=True)
@@ -103,14 +107,14 @@ class Difficulty:
 
     @property
     def distractors(self) -> int:
-        return DISTRACTING_DASHES // self.distractor_dashes
+        return _DISTRACTING_DASHES // self.distractor_dashes
 
 
 DIFFICULTIES = {"easy": Difficulty(6), "intermediate": Difficulty(9), "hard": Difficulty(14)}
 
 
 @dataclass(frozen=True)
-class Scene:
+class _Scene:
     """What is in a picture: dashes as their points (n, 3), and for each label the second dot beside the first."""
 
     dashes: np.ndarray
@@ -121,42 +125,42 @@ class Scene:
         """Its pixels, uint8 (32, 32)."""
         starts = self.dashes[:, :1, None].astype(np.complex64)  # (n, 1, 1)
         headings = (self.dashes[:, -1:, None].astype(np.complex64) - starts) / DASH
-        along = ((PIXELS - starts) * headings.conj()).real.clip(0, DASH)
-        away = np.abs(PIXELS - starts - along * headings).min(0)
-        dots = np.minimum(np.abs(PIXELS - self.first_dot), np.abs(PIXELS - self.second_dots[label]))
-        ink = np.maximum((0.5 + THICKNESS / 2 - away).clip(0, 1), (0.5 + DOT_RADIUS - dots).clip(0, 1))
+        along = ((_PIXELS - starts) * headings.conj()).real.clip(0, DASH)
+        away = np.abs(_PIXELS - starts - along * headings).min(0)
+        dots = np.minimum(np.abs(_PIXELS - self.first_dot), np.abs(_PIXELS - self.second_dots[label]))
+        ink = np.maximum((0.5 + _THICKNESS / 2 - away).clip(0, 1), (0.5 + _DOT_RADIUS - dots).clip(0, 1))
         return np.rint(255 * ink).astype(np.uint8)
 
 
 def draw(seed: int, index: int, difficulty: Difficulty) -> tuple[int, np.ndarray]:
     """Picture number ``index`` of a seed, with its label: 1 for the dots of one path, in every second picture."""
     label = index % 2
-    return label, scene(np.random.default_rng((seed, index)), difficulty).picture(label)
+    return label, draw_scene(np.random.default_rng((seed, index)), difficulty).picture(label)
 
 
-def scene(rng: np.random.Generator, difficulty: Difficulty) -> Scene:
+def draw_scene(rng: np.random.Generator, difficulty: Difficulty) -> _Scene:
     """Two paths with ends equally far apart, tried until there are, and those that distract."""
-    for _ in range(ATTEMPTS):
-        paths = two_paths(rng, difficulty.dashes)
-        dots = None if paths is None else choose_dots(rng, *paths)
+    for _ in range(_ATTEMPTS):
+        paths = _grow_two_paths(rng, difficulty.dashes)
+        dots = None if paths is None else _choose_dots(rng, *paths)
         if paths is not None and dots is not None:
-            return Scene(add_distractors(rng, np.concatenate(paths), difficulty), *dots)
+            return _Scene(_add_distractors(rng, np.concatenate(paths), difficulty), *dots)
     raise LrpeError(f"{difficulty} does not fit into {SIDE} × {SIDE} pixels: take fewer dashes.")
 
 
-def two_paths(rng: np.random.Generator, dashes: int) -> tuple[np.ndarray, np.ndarray] | None:
+def _grow_two_paths(rng: np.random.Generator, dashes: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Two paths that start STARTS_APART, or None where they found no room."""
     start = complex(*rng.uniform(SIDE / 4, 3 * SIDE / 4, 2))
-    first = grow(rng, FREE, start, dashes)
+    first = _grow(rng, _FREE, start, dashes)
     if first is None:
         return None
-    ground = marked(FREE, first)
-    tries = (grow(rng, ground, start + STARTS_APART * direction(rng), dashes) for _ in range(RETRIES))
+    ground = _mark(_FREE, first)
+    tries = (_grow(rng, ground, start + _STARTS_APART * _draw_direction(rng), dashes) for _ in range(_RETRIES))
     second = next((path for path in tries if path is not None), None)
     return None if second is None else (first, second)
 
 
-def choose_dots(
+def _choose_dots(
     rng: np.random.Generator, one: np.ndarray, other: np.ndarray
 ) -> tuple[complex, tuple[complex, complex]] | None:
     """An end of a path, and two ends equally far from it: one of the other path, one of the same."""
@@ -166,18 +170,18 @@ def choose_dots(
         dot, connected = ends if which % 2 else ends[::-1]
         apart = another[-1, -1] if which % 2 else another[0, 0]
         far, other_far = abs(dot - connected), abs(dot - apart)
-        if abs(far - other_far) < EQUALLY_FAR and min(far, other_far) > DOTS_APART:
+        if abs(far - other_far) < EQUALLY_FAR and min(far, other_far) > _DOTS_APART:
             return dot, (apart, connected)
     return None
 
 
-def add_distractors(rng: np.random.Generator, dashes: np.ndarray, difficulty: Difficulty) -> np.ndarray:
+def _add_distractors(rng: np.random.Generator, dashes: np.ndarray, difficulty: Difficulty) -> np.ndarray:
     """As many short paths as find room."""
-    ground = marked(FREE, dashes)
+    ground = _mark(_FREE, dashes)
     for _ in range(difficulty.distractors):
-        starts = rng.uniform(MARGIN, SIDE - 1 - MARGIN, (RETRIES, 2))
-        tries = (grow(rng, ground, complex(*start), difficulty.distractor_dashes) for start in starts)
+        starts = rng.uniform(_MARGIN, SIDE - 1 - _MARGIN, (_RETRIES, 2))
+        tries = (_grow(rng, ground, complex(*start), difficulty.distractor_dashes) for start in starts)
         path = next((path for path in tries if path is not None), None)
         if path is not None:
-            dashes, ground = np.concatenate([dashes, path]), marked(ground, path)
+            dashes, ground = np.concatenate([dashes, path]), _mark(ground, path)
     return dashes

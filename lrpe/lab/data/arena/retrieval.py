@@ -13,66 +13,68 @@ from pathlib import Path
 import numpy as np
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.arena.sequences import Pairs, Row, Size, byte_facts, held, require_length, show_with, stored
+from lrpe.lab.data.arena.sequences import Pairs, Row, Size, byte_facts, hold, require_length, show_text, store
 from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.dataset import Dataset, Entry
 from lrpe.lab.data.jobs import progress
-from lrpe.lab.data.reading import found, lines
-from lrpe.lab.data.standard_library import fingerprint, passages, standard_library
+from lrpe.lab.data.reading import find_file, number_lines
+from lrpe.lab.data.standard_library import cut_passages, fingerprint, read_modules
 from lrpe.schema import Count, Seed
 
-VERSION = 1  # of what is written to the cache
-CITING = ("unrelated", "cites")
-FILES = {"train": "train.tsv", "validation": "eval.tsv", "test": "test.tsv"}
-NUMBERS = {b"0": 0, b"1": 1, b"0.0": 0, b"1.0": 1}
+_VERSION = 1  # of what is written to the cache
+_CITING = ("unrelated", "cites")
+_FILES = {"train": "train.tsv", "validation": "eval.tsv", "test": "test.tsv"}
+_NUMBERS = {b"0": 0, b"1": 1, b"0.0": 0, b"1.0": 1}
 
 
 def load_official(path: Path, length: Count = 4000) -> Dataset:
     """The first ``length`` bytes of each paper."""
     require_length(length)
-    files = {split: found(path, f"new_aan_pairs.{name}", name) for split, name in FILES.items()}
-    recipe = {"version": VERSION, "length": length, "sources": hash_files(*files.values())}
+    files = {split: find_file(path, f"new_aan_pairs.{name}", name) for split, name in _FILES.items()}
+    recipe = {"version": _VERSION, "length": length, "sources": hash_files(*files.values())}
     rows = {split: partial(read_tsv, file, length) for split, file in files.items()}
-    splits, content = stored(Pairs, "lra-retrieval", recipe, rows)
-    known = byte_facts(splits, CITING, content=content)
-    return Dataset("lra-retrieval", {**splits}, known, partial(show_with, CITING))
+    splits, content = store(Pairs, "lra-retrieval", recipe, rows)
+    known = byte_facts(splits, _CITING, content=content)
+    return Dataset("lra-retrieval", {**splits}, known, partial(show_text, _CITING))
 
 
 def read_tsv(file: Path, length: int) -> Iterator[Row]:
-    for number, line in progress(lines(file), file.name, unit="lines"):
+    for number, line in progress(number_lines(file), file.name, unit="lines"):
         fields = line.split(b"\t")
         said = f"{str(file)!r}, line {number}"
         require(len(fields) == 5, f"{said}: a row is label, id1, id2, text1, text2; got {len(fields)} columns.")
-        label = NUMBERS.get(fields[0].strip(b'"'))
+        label = _NUMBERS.get(fields[0].strip(b'"'))
         require(label is not None, f"{said}: a label is 0, 1, 0.0 or 1.0; got {fields[0][:20]!r}.")
         yield label, (fields[3][:length], fields[4][:length])  # type: ignore[misc]
 
 
-SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty; the rest is for training
+_SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty; the rest is for training
 
 
 def load_citations(path: Path, length: Count = 4000, seed: Seed = 0) -> Dataset:
     """The first ``length`` bytes of each paper; papers without text are left out, and counted."""
     require_length(length)
-    papers_file, pairs_file = found(path, "docs.jsonl"), found(path, "citations.tsv")
-    papers, empty = read_papers(papers_file)
-    citing = read_pairs(pairs_file)
+    papers_file, pairs_file = find_file(path, "docs.jsonl"), find_file(path, "citations.tsv")
+    papers, empty = _read_papers(papers_file)
+    citing = _read_pairs(pairs_file)
     splits = {
-        name: held(Pairs, citing_pairs(papers, citing, name, length, seed)) for name in ("train", "validation", "test")
+        name: hold(Pairs, _pair_papers(papers, citing, name, length, seed)) for name in ("train", "validation", "test")
     }
-    known = byte_facts(splits, CITING, papers=len(papers), empty=empty, citations=len(citing))
+    known = byte_facts(splits, _CITING, papers=len(papers), empty=empty, citations=len(citing))
     known["content"] = hash_files(papers_file, pairs_file)
-    return Dataset("citations", {**splits}, known, partial(show_with, CITING))
+    return Dataset("citations", {**splits}, known, partial(show_text, _CITING))
 
 
-def read_papers(file: Path) -> tuple[dict[str, bytes], int]:
+def _read_papers(file: Path) -> tuple[dict[str, bytes], int]:
     """Texts by id, and how many papers have none."""
-    papers = [parse_paper(line, f"{str(file)!r}, line {number}") for number, line in lines(file) if line.strip()]
+    papers = [
+        _parse_paper(line, f"{str(file)!r}, line {number}") for number, line in number_lines(file) if line.strip()
+    ]
     texts = {name: text for name, text in papers if text.strip()}
     return texts, len(papers) - len(texts)
 
 
-def parse_paper(line: bytes, said: str) -> tuple[str, bytes]:
+def _parse_paper(line: bytes, said: str) -> tuple[str, bytes]:
     try:
         paper = json.loads(line)
         return str(paper["id"]), paper["text"].encode("utf-8", errors="replace")
@@ -80,24 +82,24 @@ def parse_paper(line: bytes, said: str) -> tuple[str, bytes]:
         raise LrpeError(f"{said}: a paper is a JSON object with id and text; got {line[:60]!r}.") from None
 
 
-def read_pairs(file: Path) -> list[tuple[str, str]]:
+def _read_pairs(file: Path) -> list[tuple[str, str]]:
     found = []
-    for number, line in lines(file):
+    for number, line in number_lines(file):
         ids = line.decode("utf-8", errors="replace").split("\t")
         require(len(ids) == 2, f"{str(file)!r}, line {number}: a row is two ids; got {len(ids)} columns.")
         found.append((ids[0], ids[1]))
     return found
 
 
-def split_of(paper: str) -> str:
+def _choose_split(paper: str) -> str:
     share = int(sha256(paper.encode()).hexdigest(), 16) % 20
-    return next((name for name, shares in SHARES.items() if share in shares), "train")
+    return next((name for name, shares in _SHARES.items() if share in shares), "train")
 
 
-def citing_pairs(
+def _pair_papers(
     papers: dict[str, bytes], citing: list[tuple[str, str]], split: str, length: int, seed: int
 ) -> Iterator[Row]:
-    here = sorted(paper for paper in papers if split_of(paper) == split)
+    here = sorted(paper for paper in papers if _choose_split(paper) == split)
     known = set(here)
     inside = sorted({(one, other) for one, other in citing if one != other and one in known and other in known})
     related = {*inside, *((other, one) for one, other in inside), *((paper, paper) for paper in here)}
@@ -113,7 +115,7 @@ def citing_pairs(
             yield 0, (papers[one][:length], papers[stranger][:length])
 
 
-MODULES = ("two modules", "one module")
+_MODULES = ("two modules", "one module")
 
 
 def load_stdlib_pairs(
@@ -124,16 +126,16 @@ def load_stdlib_pairs(
     sizes = {"train": train, "validation": validation, "test": test}
     require(min(sizes.values()) >= 1, f"A split has one sample or more; got {sizes}.")
     splits = {
-        name: held(Pairs, module_pairs(modules_of(name, length), size, np.random.default_rng((seed, number))))
+        name: hold(Pairs, _pair_passages(_list_modules(name, length), size, np.random.default_rng((seed, number))))
         for number, (name, size) in enumerate(sizes.items())
     }
-    known = byte_facts(splits, MODULES, content=fingerprint(), seed=seed)
-    return Dataset("stdlib-pairs", {**splits}, known, partial(show_with, MODULES))
+    known = byte_facts(splits, _MODULES, content=fingerprint(), seed=seed)
+    return Dataset("stdlib-pairs", {**splits}, known, partial(show_text, _MODULES))
 
 
-def modules_of(split: str, length: int) -> list[list[bytes]]:
+def _list_modules(split: str, length: int) -> list[list[bytes]]:
     """The passages of each module of the split that has two or more."""
-    found = [passages(module, length) for module in standard_library() if module.split == split]
+    found = [cut_passages(module, length) for module in read_modules() if module.split == split]
     long = [texts for texts in found if len(texts) >= 2]
     require(
         len(long) >= 2, f"Two modules for {split} have two passages; {length} bytes are too many: take shorter ones."
@@ -141,7 +143,7 @@ def modules_of(split: str, length: int) -> list[list[bytes]]:
     return long
 
 
-def module_pairs(modules: list[list[bytes]], count: int, rng: np.random.Generator) -> Iterator[Row]:
+def _pair_passages(modules: list[list[bytes]], count: int, rng: np.random.Generator) -> Iterator[Row]:
     for number in range(count):
         one, other = rng.choice(len(modules), 2, replace=False)
         if number % 2:

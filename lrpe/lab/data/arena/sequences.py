@@ -8,17 +8,17 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 
 from lrpe.errors import require
-from lrpe.lab.data.cache import content_hash, prepared
+from lrpe.lab.data.cache import content_hash, prepare
 from lrpe.lab.data.dataset import Draw, Sample
 from lrpe.schema import Range
 
 Row = tuple[int, tuple[bytes, ...]]  # a label, and one sequence of ids below 256 or two
 Size = Annotated[int, Range(1, 10**9)]  # samples of a split
-Same = TypeVar("Same", bound="Labelled")
+_Same = TypeVar("_Same", bound="_Labelled")
 
 
 @dataclass(frozen=True)
-class Labelled:
+class _Labelled:
     """Sequences end to end: number i is ``ids[edges[i] : edges[i + 1]]``."""
 
     ids: np.ndarray  # uint8
@@ -35,7 +35,7 @@ class Labelled:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ids = state["ids"]
-        self.__dict__.update(state | {"ids": ids if isinstance(ids, np.ndarray) else map_ids(ids)})
+        self.__dict__.update(state | {"ids": ids if isinstance(ids, np.ndarray) else _map_ids(ids)})
 
     def sequence(self, i: int) -> np.ndarray:
         return self.ids[self.edges[i] : self.edges[i + 1]]
@@ -45,7 +45,7 @@ class Labelled:
         return np.bincount(self.labels).tolist()
 
 
-class Sequences(Labelled):
+class Sequences(_Labelled):
     """Samples {"ids", "label"}."""
 
     def sample(self, draw: Draw) -> Sample:
@@ -56,7 +56,7 @@ class Sequences(Labelled):
         return replace(self, edges=self.edges[start : stop + 1], labels=self.labels[start:stop])
 
 
-class Pairs(Labelled):
+class Pairs(_Labelled):
     """Samples {"ids", "pair_ids", "label"}: sequences 2i and 2i + 1 with label i."""
 
     def sample(self, draw: Draw) -> Sample:
@@ -64,28 +64,28 @@ class Pairs(Labelled):
         return {"ids": self.sequence(2 * i), "pair_ids": self.sequence(2 * i + 1), "label": int(self.labels[i])}
 
 
-def stored(
-    kind: type[Same], name: str, recipe: dict[str, Any], splits: Mapping[str, Callable[[], Iterable[Row]]]
-) -> tuple[dict[str, Same], str]:
+def store(
+    kind: type[_Same], name: str, recipe: dict[str, Any], splits: Mapping[str, Callable[[], Iterable[Row]]]
+) -> tuple[dict[str, _Same], str]:
     """Return splits that are written to the cache once and read from there as memory maps, and a hash of them all."""
 
     def build(folder: Path) -> None:
         for split, rows in splits.items():
-            write(folder / split, rows())
+            _write(folder / split, rows())
 
-    folder = prepared(name, recipe, build)
-    return {split: read(kind, folder / split) for split in splits}, content_hash(folder)
+    folder = prepare(name, recipe, build)
+    return {split: _read(kind, folder / split) for split in splits}, content_hash(folder)
 
 
-def held(kind: type[Same], rows: Iterable[Row]) -> Same:
+def hold(kind: type[_Same], rows: Iterable[Row]) -> _Same:
     """A split in memory."""
     kept = list(rows)
     sequences = [sequence for _, texts in kept for sequence in texts]
     ids = np.frombuffer(b"".join(sequences), dtype=np.uint8)
-    return kind(ids, edges_of(map(len, sequences)), np.array([label for label, _ in kept], dtype=np.int64))
+    return kind(ids, _edges_of(map(len, sequences)), np.array([label for label, _ in kept], dtype=np.int64))
 
 
-def write(folder: Path, rows: Iterable[Row]) -> None:
+def _write(folder: Path, rows: Iterable[Row]) -> None:
     folder.mkdir()
     lengths, labels = [], []
     with (folder / "ids.bin").open("wb") as stream:
@@ -93,25 +93,27 @@ def write(folder: Path, rows: Iterable[Row]) -> None:
             labels.append(label)
             for sequence in sequences:
                 lengths.append(stream.write(sequence))
-    np.save(folder / "edges.npy", edges_of(lengths))
+    np.save(folder / "edges.npy", _edges_of(lengths))
     np.save(folder / "labels.npy", np.array(labels, dtype=np.int64))
 
 
-def read(kind: type[Same], folder: Path) -> Same:
+def _read(kind: type[_Same], folder: Path) -> _Same:
     edges, labels = np.load(folder / "edges.npy"), np.load(folder / "labels.npy")
-    ids = map_ids(folder / "ids.bin") if edges[-1] else np.zeros(0, dtype=np.uint8)  # of nothing there is no map
+    ids = _map_ids(folder / "ids.bin") if edges[-1] else np.zeros(0, dtype=np.uint8)  # of nothing there is no map
     return kind(ids, edges, labels)
 
 
-def map_ids(file: Path) -> np.ndarray:
+def _map_ids(file: Path) -> np.ndarray:
     return np.memmap(file, dtype=np.uint8, mode="r")
 
 
-def edges_of(lengths: Iterable[int]) -> np.ndarray:
+def _edges_of(lengths: Iterable[int]) -> np.ndarray:
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def facts(splits: Mapping[str, Labelled], vocabulary: int, labels: int, padding: int | None, **more: Any) -> dict:
+def sequence_facts(
+    splits: Mapping[str, _Labelled], vocabulary: int, labels: int, padding: int | None, **more: Any
+) -> dict:
     """What a task and a reader want to know: the vocabulary, the labels and their balance, the longest sequence."""
     longest = max(int(np.diff(split.edges).max(initial=0)) for split in splits.values())
     return {
@@ -123,21 +125,21 @@ def facts(splits: Mapping[str, Labelled], vocabulary: int, labels: int, padding:
     } | more
 
 
-PADDING = 256
+_PADDING = 256
 
 
-def byte_facts(splits: Mapping[str, Labelled], labels: Sequence[str], **more: object) -> dict:
+def byte_facts(splits: Mapping[str, _Labelled], labels: Sequence[str], **more: object) -> dict:
     """What is to be known of labelled bytes."""
-    return facts(splits, vocabulary=257, labels=len(labels), padding=PADDING, names=list(labels), **more)
+    return sequence_facts(splits, vocabulary=257, labels=len(labels), padding=_PADDING, names=list(labels), **more)
 
 
-def decoded(ids: Sequence[int]) -> str:
+def _decode(ids: Sequence[int]) -> str:
     return bytes(ids).decode("utf-8", errors="replace")
 
 
-def show_with(labels: Sequence[str], sample: Sample) -> str:
+def show_text(labels: Sequence[str], sample: Sample) -> str:
     """A sample of one text or two as a line."""
-    texts = [decoded(sample[name]) for name in ("ids", "pair_ids") if name in sample]
+    texts = [_decode(sample[name]) for name in ("ids", "pair_ids") if name in sample]
     width = 240 // len(texts)
     return f"{labels[sample['label']]}: " + " ⟷ ".join(" ".join(text[:width].split()) for text in texts)
 

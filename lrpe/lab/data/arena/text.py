@@ -7,17 +7,17 @@ from hashlib import sha256
 from pathlib import Path
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.data.arena.sequences import Row, Sequences, byte_facts, held, require_length, show_with
+from lrpe.lab.data.arena.sequences import Row, Sequences, byte_facts, hold, require_length, show_text
 from lrpe.lab.data.dataset import Dataset, Entry
 from lrpe.lab.data.jobs import progress
-from lrpe.lab.data.reading import found, lines
-from lrpe.lab.data.standard_library import Module, fingerprint, passages, standard_library
+from lrpe.lab.data.reading import find_file, number_lines
+from lrpe.lab.data.standard_library import Module, cut_passages, fingerprint, read_modules
 from lrpe.schema import Count
 
-LABELS = ("neg", "pos")
-VALIDATION_SHARE = 10  # one in so many of the reviews for training
+_LABELS = ("neg", "pos")
+_VALIDATION_SHARE = 10  # one in so many of the reviews for training
 
-Review = tuple[int, bytes]
+_Review = tuple[int, bytes]
 
 
 def load_reviews(path: Path, length: Count = 4096) -> Dataset:
@@ -25,52 +25,52 @@ def load_reviews(path: Path, length: Count = 4096) -> Dataset:
     of the text, so that a review that stands there twice does not fall on both sides."""
     require_length(length)
     root = path / "aclImdb" if (path / "aclImdb").is_dir() else path
-    read = read_folders if (root / "train").is_dir() else read_jsonl
+    read = _read_folders if (root / "train").is_dir() else _read_jsonl
     train = list(read(root, "train"))
     parts = {
-        "train": [review for review in train if not for_validation(review)],
-        "validation": [review for review in train if for_validation(review)],
+        "train": [review for review in train if not _is_for_validation(review)],
+        "validation": [review for review in train if _is_for_validation(review)],
         "test": list(read(root, "test")),
     }
-    splits = {name: held(Sequences, cut(reviews, length)) for name, reviews in parts.items()}
+    splits = {name: hold(Sequences, _cut(reviews, length)) for name, reviews in parts.items()}
     digest = sha256(b"".join(sha256(text).digest() for part in parts.values() for _, text in part)).hexdigest()
-    return Dataset("lra-text", {**splits}, byte_facts(splits, LABELS, content=digest), partial(show_with, LABELS))
+    return Dataset("lra-text", {**splits}, byte_facts(splits, _LABELS, content=digest), partial(show_text, _LABELS))
 
 
-def for_validation(review: Review) -> bool:
-    return int.from_bytes(sha256(review[1]).digest()[:8]) % VALIDATION_SHARE == 0
+def _is_for_validation(review: _Review) -> bool:
+    return int.from_bytes(sha256(review[1]).digest()[:8]) % _VALIDATION_SHARE == 0
 
 
-def cut(reviews: list[Review], length: int) -> Iterator[Row]:
+def _cut(reviews: list[_Review], length: int) -> Iterator[Row]:
     return ((label, (text[:length],)) for label, text in reviews)
 
 
-def read_folders(root: Path, split: str) -> Iterator[Review]:
+def _read_folders(root: Path, split: str) -> Iterator[_Review]:
     """{split}/{pos,neg}/*.txt: a review a file."""
-    for label, name in enumerate(LABELS):
+    for label, name in enumerate(_LABELS):
         folder = root / split / name
         files = sorted(folder.glob("*.txt"))
         require(len(files) > 0, f"{str(folder)!r} has the {name} reviews as *.txt; got none.")
         for file in progress(files, f"{split}/{name}", unit="files"):
-            yield label, read_file(file)
+            yield label, _read_file(file)
 
 
-def read_file(file: Path) -> bytes:
+def _read_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
         raise LrpeError(f"{str(file)!r} cannot be read: {error}.") from error
 
 
-def read_jsonl(root: Path, split: str) -> Iterator[Review]:
+def _read_jsonl(root: Path, split: str) -> Iterator[_Review]:
     """{split}.jsonl or {split}.jsonl.gz: objects with text and label."""
-    file = found(root, f"{split}.jsonl")
-    for number, line in lines(file):
+    file = find_file(root, f"{split}.jsonl")
+    for number, line in number_lines(file):
         if line.strip():
-            yield parse(line, f"{str(file)!r}, line {number}")
+            yield parse_review(line, f"{str(file)!r}, line {number}")
 
 
-def parse(line: bytes, said: str) -> Review:
+def parse_review(line: bytes, said: str) -> _Review:
     try:
         review = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -80,34 +80,36 @@ def parse(line: bytes, said: str) -> Review:
     return int(review["label"]), review["text"].encode("utf-8", errors="replace")
 
 
-PACKAGES, FILES = 10, 12  # so many packages at most, each with so many files or more
-SHARES = {"validation": 0, "test": 1}  # of the five that the files of a package fall into; the rest is for training
+_PACKAGES, _FILES = 10, 12  # so many packages at most, each with so many files or more
+_SHARES = {"validation": 0, "test": 1}  # of the five that the files of a package fall into; the rest is for training
 
 
 def load_passages(length: Count = 1024) -> Dataset:
     """Passages of ``length`` bytes, as many of one package as of another; no file is in two splits."""
     require_length(length)
     packages = large_packages()
-    splits = {name: held(Sequences, balanced(packages, name, length)) for name in ("train", "validation", "test")}
+    splits = {
+        name: hold(Sequences, _balance_passages(packages, name, length)) for name in ("train", "validation", "test")
+    }
     known = byte_facts(splits, list(packages), content=fingerprint())
-    return Dataset("stdlib-packages", {**splits}, known, partial(show_with, list(packages)))
+    return Dataset("stdlib-packages", {**splits}, known, partial(show_text, list(packages)))
 
 
 def large_packages() -> dict[str, list[Module]]:
     """The packages with the most text, in the order of their names; files in the order of a hash of their path."""
     packages: dict[str, list[Module]] = {}
-    for module in sorted(standard_library(), key=lambda module: sha256(module.path.encode()).digest()):
+    for module in sorted(read_modules(), key=lambda module: sha256(module.path.encode()).digest()):
         packages.setdefault(module.package, []).append(module)
-    large = {name: modules for name, modules in packages.items() if len(modules) >= FILES}
-    require(len(large) >= 2, f"Two packages have {FILES} files or more; got {sorted(large)}: install all of Python.")
+    large = {name: modules for name, modules in packages.items() if len(modules) >= _FILES}
+    require(len(large) >= 2, f"Two packages have {_FILES} files or more; got {sorted(large)}: install all of Python.")
     size = {name: sum(len(module.text) for module in modules) for name, modules in large.items()}
-    return {name: large[name] for name in sorted(sorted(large, key=lambda name: -size[name])[:PACKAGES])}
+    return {name: large[name] for name in sorted(sorted(large, key=lambda name: -size[name])[:_PACKAGES])}
 
 
-def balanced(packages: dict[str, list[Module]], split: str, length: int) -> Iterator[Row]:
+def _balance_passages(packages: dict[str, list[Module]], split: str, length: int) -> Iterator[Row]:
     """As many passages of each package as the smallest has, spread over all that there are."""
     found = [
-        [text for module in of_split(modules, split) for text in passages(module, length)]
+        [text for module in select_split(modules, split) for text in cut_passages(module, length)]
         for modules in packages.values()
     ]
     count = min(map(len, found))
@@ -116,8 +118,8 @@ def balanced(packages: dict[str, list[Module]], split: str, length: int) -> Iter
         yield from ((label, (texts[i * len(texts) // count],)) for i in range(count))
 
 
-def of_split(modules: list[Module], split: str) -> list[Module]:
-    shares = (SHARES[split],) if split in SHARES else (2, 3, 4)
+def select_split(modules: list[Module], split: str) -> list[Module]:
+    shares = (_SHARES[split],) if split in _SHARES else (2, 3, 4)
     return [module for rank, module in enumerate(modules) if rank % 5 in shares]
 
 

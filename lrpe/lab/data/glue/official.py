@@ -10,8 +10,8 @@ from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 from lrpe.lab.data.glue.tasks import TASKS, GlueTask
 from lrpe.lab.data.reading import read_lines
 
-BROKEN = 0.01  # the share of lines that may be broken; QQP has a few
-Column = str | int
+_BROKEN = 0.01  # the share of lines that may be broken; QQP has a few
+_Column = str | int
 
 
 def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> Dataset:
@@ -36,7 +36,7 @@ def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> D
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
-        "balance": {split: balance(rows, about) for split, rows in found.items()},
+        "balance": {split: _count_labels(rows, about) for split, rows in found.items()},
         "broken lines": counts,
         "content": hash_files(*files),
     }
@@ -45,24 +45,24 @@ def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> D
     )
 
 
-def balance(rows: list[Sample], about: GlueTask) -> list[int]:
+def _count_labels(rows: list[Sample], about: GlueTask) -> list[int]:
     """How many samples have each label, of which a regression has none."""
     return [sum(row["label"] == label for row in rows) for label in range(len(about.labels))]
 
 
 def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
     """The samples of a file, and how many of its lines were broken."""
-    lines = list(read_cells(file))
+    lines = list(_read_cells(file))
     header = None if isinstance(about.first, int) else (lines.pop(0)[1] if lines else [])
-    columns = find_columns(file, about, header)
+    columns = _find_columns(file, about, header)
     rows, broken = [], []
     for number, cells in lines:
         try:
-            rows.append(read_row(cells, columns, about))
+            rows.append(_read_row(cells, columns, about))
         except (IndexError, ValueError) as error:
             broken.append((number, str(error)))
     require(len(rows) > 0, f"{file} has no line that can be read: {about.folder} has a label and its text in each.")
-    if len(broken) > max(5, BROKEN * len(lines)):
+    if len(broken) > max(5, _BROKEN * len(lines)):
         number, error = broken[0]
         raise LrpeError(
             f"{len(broken)} of {len(lines)} lines of {file} are broken, the first at line {number}: {error}."
@@ -70,7 +70,7 @@ def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
     return rows, len(broken)
 
 
-def read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
+def _read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
     """The number and the cells of every line that is not empty. A quote is a character like any other in GLUE."""
     for number, line in enumerate(read_lines(file), 1):
         if line.strip():
@@ -78,10 +78,10 @@ def read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, text.rstrip("\r\n").split("\t")
 
 
-def find_columns(file: Path, about: GlueTask, header: list[str] | None) -> tuple[int, int | None, int]:
+def _find_columns(file: Path, about: GlueTask, header: list[str] | None) -> tuple[int, int | None, int]:
     """The places of the first text, the second one and the label."""
 
-    def place(column: Column | None) -> int | None:
+    def place(column: _Column | None) -> int | None:
         if column is None or isinstance(column, int):
             return column
         names = [name.strip() for name in header or []]
@@ -94,15 +94,15 @@ def find_columns(file: Path, about: GlueTask, header: list[str] | None) -> tuple
     return first, second, label
 
 
-def read_row(cells: list[str], columns: tuple[int, int | None, int], about: GlueTask) -> Sample:
+def _read_row(cells: list[str], columns: tuple[int, int | None, int], about: GlueTask) -> Sample:
     first, second, label = columns
     text, other = cells[first].strip(), None if second is None else cells[second].strip()
     if not text or other == "":
         raise ValueError("a text is empty")
-    return {"first": text, "second": other, "label": read_label(cells[label].strip(), about)}
+    return {"first": text, "second": other, "label": _read_label(cells[label].strip(), about)}
 
 
-def read_label(text: str, about: GlueTask) -> int | float:
+def _read_label(text: str, about: GlueTask) -> int | float:
     if about.regression:
         score = float(text)
         if not 0 <= score <= 5:
@@ -113,26 +113,26 @@ def read_label(text: str, about: GlueTask) -> int | float:
     return about.labels.index(text)
 
 
-HUB = {"mnli": ("premise", "hypothesis"), "mrpc": ("sentence1", "sentence2"), "cola": ("sentence", None)}
-HUB_SPLITS = {"train": "train", "validation": "validation", "validation_matched": "validation"}
-HUB_SPLITS |= {"validation_mismatched": "mismatched"}
+_HUB = {"mnli": ("premise", "hypothesis"), "mrpc": ("sentence1", "sentence2"), "cola": ("sentence", None)}
+_HUB_SPLITS = {"train": "train", "validation": "validation", "validation_matched": "validation"}
+_HUB_SPLITS |= {"validation_mismatched": "mismatched"}
 
 
-def load_from_hub(task: str) -> Dataset:
+def _load_from_hub(task: str) -> Dataset:
     """The same from the Hugging Face hub (nyu-mll/glue): data, no code."""
     require_extras("Reading data of the hub", "hub")
     from datasets import load_dataset  # type: ignore[import-not-found]
 
     about = TASKS[task]
-    first, second = HUB.get(task, (about.first, about.second))
+    first, second = _HUB.get(task, (about.first, about.second))
     found = load_dataset("nyu-mll/glue", task)
     splits = {}
-    for name in HUB_SPLITS.keys() & found.keys():
+    for name in _HUB_SPLITS.keys() & found.keys():
         rows = [
             {"first": row[first], "second": None if second is None else row[second], "label": row["label"]}
             for row in found[name]
         ]
-        splits[HUB_SPLITS[name]] = Rows(rows)
+        splits[_HUB_SPLITS[name]] = Rows(rows)
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
@@ -156,7 +156,7 @@ ENTRIES = tuple(
         "https://gluebenchmark.com/tasks",
         f"{task.folder}/{{{','.join(name for _, name in task.files)}}}, plain or gzipped",
         partial(load_glue, task.name),
-        partial(load_from_hub, task.name),
+        partial(_load_from_hub, task.name),
     )
     for task in TASKS.values()
 )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Metric = Literal["accuracy", "matthews", "pearson", "f1"]
+_Metric = Literal["accuracy", "matthews", "pearson", "f1"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class GlueTask:
     second: str | int | None
     label: str | int
     labels: tuple[str, ...]  # in the order of their ids; empty if the label is a number
-    metric: Metric  # the primary one; accuracy and F1 stand beside it where GLUE reports them
+    metric: _Metric  # the primary one; accuracy and F1 stand beside it where GLUE reports them
     summary: str
     files: tuple[tuple[str, str], ...] = (("train", "train.tsv"), ("validation", "dev.tsv"))
 
@@ -25,9 +25,9 @@ class GlueTask:
         return not self.labels
 
 
-MNLI_FILES = (("train", "train.tsv"), ("validation", "dev_matched.tsv"), ("mismatched", "dev_mismatched.tsv"))
-ENTAILED = ("entailment", "not_entailment")
-YES_NO = ("0", "1")
+_MNLI_FILES = (("train", "train.tsv"), ("validation", "dev_matched.tsv"), ("mismatched", "dev_mismatched.tsv"))
+_ENTAILED = ("entailment", "not_entailment")
+_YES_NO = ("0", "1")
 
 TASKS = {
     task.name: task
@@ -41,7 +41,7 @@ TASKS = {
             ("entailment", "neutral", "contradiction"),
             "accuracy",
             "does the premise entail or contradict the hypothesis? matched and mismatched genres",
-            MNLI_FILES,
+            _MNLI_FILES,
         ),
         GlueTask(
             "qnli",
@@ -49,23 +49,30 @@ TASKS = {
             "question",
             "sentence",
             "label",
-            ENTAILED,
+            _ENTAILED,
             "accuracy",
             "does the sentence answer the question?",
         ),
         GlueTask(
-            "qqp", "QQP", "question1", "question2", "is_duplicate", YES_NO, "accuracy", "do two questions ask the same?"
+            "qqp",
+            "QQP",
+            "question1",
+            "question2",
+            "is_duplicate",
+            _YES_NO,
+            "accuracy",
+            "do two questions ask the same?",
         ),
         GlueTask(
-            "rte", "RTE", "sentence1", "sentence2", "label", ENTAILED, "accuracy", "does one text entail the other?"
+            "rte", "RTE", "sentence1", "sentence2", "label", _ENTAILED, "accuracy", "does one text entail the other?"
         ),
         GlueTask(
-            "sst2", "SST-2", "sentence", None, "label", YES_NO, "accuracy", "is a line of a film review positive?"
+            "sst2", "SST-2", "sentence", None, "label", _YES_NO, "accuracy", "is a line of a film review positive?"
         ),
         GlueTask(
-            "mrpc", "MRPC", "#1 String", "#2 String", "Quality", YES_NO, "accuracy", "do two sentences say the same?"
+            "mrpc", "MRPC", "#1 String", "#2 String", "Quality", _YES_NO, "accuracy", "do two sentences say the same?"
         ),
-        GlueTask("cola", "CoLA", 3, None, 1, YES_NO, "matthews", "is a sentence grammatical?"),
+        GlueTask("cola", "CoLA", 3, None, 1, _YES_NO, "matthews", "is a sentence grammatical?"),
         GlueTask(
             "stsb", "STS-B", "sentence1", "sentence2", "score", (), "pearson", "how alike are two sentences, 0 to 5?"
         ),

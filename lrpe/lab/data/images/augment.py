@@ -8,8 +8,8 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from lrpe.errors import require
 
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
-BICUBIC = Image.Resampling.BICUBIC
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
+_BICUBIC = Image.Resampling.BICUBIC
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Augment:
 
     def __call__(self, image: Image.Image, size: int, generator: np.random.Generator) -> np.ndarray:
         """An image -> (channels, size, size), float32, normalised."""
-        left, top, width, height = crop_box(image.size, self.scale, self.ratio, generator)
-        image = image.resize((size, size), BICUBIC, (left, top, left + width, top + height))
+        left, top, width, height = draw_crop(image.size, self.scale, self.ratio, generator)
+        image = image.resize((size, size), _BICUBIC, (left, top, left + width, top + height))
         if generator.random() < self.flip:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         image = randaugment(image, self.operations, self.magnitude, self.spread, generator)
@@ -35,7 +35,7 @@ class Augment:
         return erase(pixels, generator) if generator.random() < self.erasing else pixels
 
 
-def crop_box(
+def draw_crop(
     size: tuple[int, int], scale: tuple[float, float], ratio: tuple[float, float], generator: np.random.Generator
 ) -> tuple[int, int, int, int]:
     """Left, top, width and height of a crop of random area and shape; the middle if ten tries do not fit."""
@@ -50,80 +50,80 @@ def crop_box(
     return (width - side) // 2, (height - side) // 2, side, side
 
 
-def center(image: Image.Image, size: int, share: float = 0.875) -> np.ndarray:
+def center_crop(image: Image.Image, size: int, share: float = 0.875) -> np.ndarray:
     """For evaluation: the shorter side is resized to size / share, and the middle is kept."""
     factor = round(size / share) / min(image.size)
     width, height = (max(size, round(side * factor)) for side in image.size)
     left, top = (width - size) // 2, (height - size) // 2
-    return normalize(image.resize((width, height), BICUBIC).crop((left, top, left + size, top + size)))
+    return normalize(image.resize((width, height), _BICUBIC).crop((left, top, left + size, top + size)))
 
 
 def normalize(image: Image.Image) -> np.ndarray:
     """An RGB image -> (3, height, width), float32, by ImageNet's means and deviations."""
     pixels = np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 255
-    mean, deviation = (np.array(values, dtype=np.float32)[:, None, None] for values in (MEAN, DEVIATION))
+    mean, deviation = (np.array(values, dtype=np.float32)[:, None, None] for values in (_MEAN, _DEVIATION))
     return (pixels - mean) / deviation
 
 
 def erase(pixels: np.ndarray, generator: np.random.Generator, area: tuple[float, float] = (0.02, 1 / 3)) -> np.ndarray:
     """A random rectangle of noise in the image (Zhong et al., 2020)."""
     channels, height, width = pixels.shape
-    _, _, w, h = crop_box((width, height), area, (0.3, 1 / 0.3), generator)
+    _, _, w, h = draw_crop((width, height), area, (0.3, 1 / 0.3), generator)
     left, top = int(generator.integers(width - w + 1)), int(generator.integers(height - h + 1))
     erased = pixels.copy()
     erased[:, top : top + h, left : left + w] = generator.standard_normal((channels, h, w), dtype=np.float32)
     return erased
 
 
-LARGEST = 10.0
-FILL = (124, 116, 104)  # ImageNet's mean, where a shifted image shows nothing
-BILINEAR, AFFINE = Image.Resampling.BILINEAR, Image.Transform.AFFINE
+_LARGEST = 10.0
+_FILL = (124, 116, 104)  # ImageNet's mean, where a shifted image shows nothing
+_BILINEAR, _AFFINE = Image.Resampling.BILINEAR, Image.Transform.AFFINE
 
-Operation = Callable[[Image.Image, float, int], Image.Image]  # of an image, a strength in [0, 1] and a sign
+_Operation = Callable[[Image.Image, float, int], Image.Image]  # of an image, a strength in [0, 1] and a sign
 
 
 def randaugment(
     image: Image.Image, operations: int, magnitude: float, spread: float, generator: np.random.Generator
 ) -> Image.Image:
     """So many operations, each done with probability ½, of a magnitude drawn about the given one, in [0, 10]."""
-    require(0 <= magnitude <= LARGEST, f"A magnitude lies between 0 and {LARGEST:g}; got {magnitude}.")
+    require(0 <= magnitude <= _LARGEST, f"A magnitude lies between 0 and {_LARGEST:g}; got {magnitude}.")
     for choice in generator.integers(len(OPERATIONS), size=operations):
         if generator.random() < 0.5:
-            strength = np.clip(generator.normal(magnitude, spread), 0, LARGEST) / LARGEST
+            strength = np.clip(generator.normal(magnitude, spread), 0, _LARGEST) / _LARGEST
             sign = 1 if generator.random() < 0.5 else -1
             image = list(OPERATIONS.values())[choice](image, float(strength), sign)
     return image
 
 
-def enhance(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Operation:
+def _enhance(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> _Operation:
     return lambda image, strength, sign: kind(image).enhance(max(0.1, 1 + 0.9 * strength * sign))
 
 
-def affine(image: Image.Image, *matrix: float) -> Image.Image:
-    return image.transform(image.size, AFFINE, matrix, BILINEAR, fillcolor=FILL)
+def _affine(image: Image.Image, *matrix: float) -> Image.Image:
+    return image.transform(image.size, _AFFINE, matrix, _BILINEAR, fillcolor=_FILL)
 
 
-def add_to_dark(image: Image.Image, strength: float, sign: int) -> Image.Image:
+def _add_to_dark(image: Image.Image, strength: float, sign: int) -> Image.Image:
     """Values below 128 are raised."""
     added = int(110 * strength)
     table = [min(255, value + added) if value < 128 else value for value in range(256)]
     return image.point(table * len(image.getbands()))
 
 
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, _Operation] = {
     "autocontrast": lambda image, strength, sign: ImageOps.autocontrast(image),
     "equalize": lambda image, strength, sign: ImageOps.equalize(image),
     "invert": lambda image, strength, sign: ImageOps.invert(image),
-    "rotate": lambda image, strength, sign: image.rotate(30 * strength * sign, BILINEAR, fillcolor=FILL),
+    "rotate": lambda image, strength, sign: image.rotate(30 * strength * sign, _BILINEAR, fillcolor=_FILL),
     "posterize": lambda image, strength, sign: ImageOps.posterize(image, max(1, 4 - int(4 * strength))),
     "solarize": lambda image, strength, sign: ImageOps.solarize(image, 256 - int(256 * strength)),
-    "solarize-add": add_to_dark,
-    "color": enhance(ImageEnhance.Color),
-    "contrast": enhance(ImageEnhance.Contrast),
-    "brightness": enhance(ImageEnhance.Brightness),
-    "sharpness": enhance(ImageEnhance.Sharpness),
-    "shear-x": lambda image, strength, sign: affine(image, 1, 0.3 * strength * sign, 0, 0, 1, 0),
-    "shear-y": lambda image, strength, sign: affine(image, 1, 0, 0, 0.3 * strength * sign, 1, 0),
-    "translate-x": lambda image, strength, sign: affine(image, 1, 0, 0.45 * strength * sign * image.width, 0, 1, 0),
-    "translate-y": lambda image, strength, sign: affine(image, 1, 0, 0, 0, 1, 0.45 * strength * sign * image.height),
+    "solarize-add": _add_to_dark,
+    "color": _enhance(ImageEnhance.Color),
+    "contrast": _enhance(ImageEnhance.Contrast),
+    "brightness": _enhance(ImageEnhance.Brightness),
+    "sharpness": _enhance(ImageEnhance.Sharpness),
+    "shear-x": lambda image, strength, sign: _affine(image, 1, 0.3 * strength * sign, 0, 0, 1, 0),
+    "shear-y": lambda image, strength, sign: _affine(image, 1, 0, 0, 0.3 * strength * sign, 1, 0),
+    "translate-x": lambda image, strength, sign: _affine(image, 1, 0, 0.45 * strength * sign * image.width, 0, 1, 0),
+    "translate-y": lambda image, strength, sign: _affine(image, 1, 0, 0, 0, 1, 0.45 * strength * sign * image.height),
 }

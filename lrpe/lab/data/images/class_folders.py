@@ -12,18 +12,18 @@ from PIL import Image, UnidentifiedImageError
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample
-from lrpe.lab.data.images.augment import Augment, center
+from lrpe.lab.data.images.augment import Augment, center_crop
 from lrpe.schema import Range
 
-KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
-SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
-Side = Annotated[int, Range(1, 4096)]  # pixels
-NARROWEST = 64  # a side over the other: the shorter is enlarged to the size that is asked for, the longer with it
-IN_A_ROW = 20  # damaged files, and then it is not a damaged file but a damaged dataset
+_KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
+_SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
+_Side = Annotated[int, Range(1, 4096)]  # pixels
+_NARROWEST = 64  # a side over the other: the shorter is enlarged to the size that is asked for, the longer with it
+_IN_A_ROW = 20  # damaged files, and then it is not a damaged file but a damaged dataset
 
 
 @dataclass(frozen=True)
-class ImageFiles:
+class _ImageFiles:
     """A split of image files, decoded when they are asked for. A file that cannot be decoded gives way to the next."""
 
     files: Sequence[Path]
@@ -37,13 +37,13 @@ class ImageFiles:
     def sample(self, draw: Draw) -> Sample:
         """{"pixels", "label", "draw"}, and {"skipped"}: the indices of files that could not be decoded."""
         skipped = []
-        for step in range(min(IN_A_ROW, len(self))):
+        for step in range(min(_IN_A_ROW, len(self))):
             index = (draw.index + step) % len(self)
             image = decode(self.files[index])
             if image is None:
                 skipped.append(index)
                 continue
-            pixels = center(image, self.size) if self.augment is None else self.vary(image, draw)
+            pixels = center_crop(image, self.size) if self.augment is None else self.vary(image, draw)
             return {"pixels": pixels, "label": self.labels[index], "draw": draw, "skipped": skipped}
         raise LrpeError(f"{len(skipped)} files in a row cannot be decoded, the last of them {self.files[skipped[-1]]}.")
 
@@ -63,7 +63,7 @@ def decode(file: Path) -> Image.Image | None:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as opened:
                 width, height = opened.size
-                if max(width, height) <= NARROWEST * min(width, height):
+                if max(width, height) <= _NARROWEST * min(width, height):
                     return opened.convert("RGB")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise LrpeError(too_large) from None
@@ -72,10 +72,10 @@ def decode(file: Path) -> Image.Image | None:
     raise LrpeError(f"{str(file)!r} is {width} × {height} pixels, too narrow to be cut to a square. Remove it.")
 
 
-def load_images(path: Path, size: Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
+def load_images(path: Path, size: _Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
     """The images under train/CLASS/ and val/CLASS/, or under CLASS/ alone, of which one in ten is for validation."""
     require(path.is_dir(), f"Images lie in a folder for each class; {str(path)!r} is no folder.")
-    named = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in SPLITS.items()}
+    named = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in _SPLITS.items()}
     folders = {split: folder for split, folder in named.items() if folder is not None}
     if "train" not in folders:
         folders = {"train": path}
@@ -83,27 +83,27 @@ def load_images(path: Path, size: Side = 224, augment: Augment | None = Augment(
     require(
         len(classes) >= 2, f"There are two classes or more, a folder each; {str(folders['train'])!r} has {classes}."
     )
-    found = {split: list_files(folder, classes) for split, folder in folders.items()}
+    found = {split: _list_files(folder, classes) for split, folder in folders.items()}
     if len(found) == 1:
-        found = held_out(found["train"])
+        found = _hold_out(found["train"])
     empty = [split for split, files in found.items() if not files]
-    require(not empty, f"Every split has an image or more ({', '.join(sorted(KINDS))}); {path} has none for {empty}.")
+    require(not empty, f"Every split has an image or more ({', '.join(sorted(_KINDS))}); {path} has none for {empty}.")
     splits = {
-        split: ImageFiles([f for f, _ in files], [n for _, n in files], size, augment if split == "train" else None)
+        split: _ImageFiles([f for f, _ in files], [n for _, n in files], size, augment if split == "train" else None)
         for split, files in found.items()
     }
-    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "content": fingerprint(path, found)}
+    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "content": _fingerprint(path, found)}
     return Dataset("images", splits, facts, partial(show, classes=classes))  # type: ignore[arg-type]
 
 
-def load_imagenet(path: Path, size: Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
+def _load_imagenet(path: Path, size: _Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
     return replace(load_images(path, size, augment), name="imagenet")
 
 
-Files = list[tuple[Path, int]]
+_Files = list[tuple[Path, int]]
 
 
-def list_files(folder: Path, classes: list[str]) -> Files:
+def _list_files(folder: Path, classes: list[str]) -> _Files:
     """Every image of a split with its label, in order; a class that training does not have is an error."""
     unknown = sorted({entry.name for entry in folder.iterdir() if entry.is_dir()} - set(classes))
     require(not unknown, f"{str(folder)!r} has classes that training does not: {unknown[:5]}.")
@@ -111,18 +111,18 @@ def list_files(folder: Path, classes: list[str]) -> Files:
         (file, label)
         for label, name in enumerate(classes)
         for file in sorted((folder / name).rglob("*"))
-        if file.suffix.lower() in KINDS
+        if file.suffix.lower() in _KINDS
     ]
 
 
-def held_out(files: Files) -> dict[str, Files]:
+def _hold_out(files: _Files) -> dict[str, _Files]:
     """One file in ten, by a hash of its class and name, for validation."""
     chosen = [int(sha256("/".join(file.parts[-2:]).encode()).hexdigest(), 16) % 10 == 0 for file, _ in files]
     pairs = list(zip(files, chosen, strict=True))
     return {"train": [f for f, out in pairs if not out], "validation": [f for f, out in pairs if out]}
 
 
-def fingerprint(root: Path, found: dict[str, Files]) -> str:
+def _fingerprint(root: Path, found: dict[str, _Files]) -> str:
     """A hash of all names and sizes; the contents of a million images are not read for it."""
     text = [f"{file.relative_to(root)} {file.stat().st_size}" for files in found.values() for file, _ in files]
     return sha256("\n".join(text).encode()).hexdigest()
@@ -133,7 +133,7 @@ def show(sample: Sample, classes: list[str]) -> str:
     return f"{classes[sample['label']]}: {'×'.join(map(str, pixels.shape))}, mean {pixels.mean():.2f}"
 
 
-LAYOUT = "train/CLASS/*.JPEG and val/CLASS/*.JPEG"
+_LAYOUT = "train/CLASS/*.JPEG and val/CLASS/*.JPEG"
 ENTRIES = (
     Entry(
         "imagenet",
@@ -141,8 +141,8 @@ ENTRIES = (
         "ImageNet-1k: 1,281,167 training and 50,000 validation images of 1,000 classes",
         "research use only; see image-net.org",
         "https://image-net.org/challenges/LSVRC/2012",
-        LAYOUT,
-        load_imagenet,
+        _LAYOUT,
+        _load_imagenet,
     ),
     Entry(
         "images",
@@ -150,7 +150,7 @@ ENTRIES = (
         "any images in a folder for each class",
         "yours",
         "your disk",
-        f"{LAYOUT} (any common format), or CLASS/* alone",
+        f"{_LAYOUT} (any common format), or CLASS/* alone",
         load_images,
     ),
 )

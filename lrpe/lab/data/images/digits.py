@@ -7,7 +7,7 @@ import numpy as np
 
 from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 
-SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest is for training
+_SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest is for training
 
 
 def load() -> Dataset:
@@ -19,7 +19,7 @@ def load() -> Dataset:
     for image, label in zip(bunch.images, bunch.target, strict=True):
         share = int(sha256(image.tobytes()).hexdigest(), 16) % 10
         pixels = (image[None] / 8 - 1).astype(np.float32)
-        rows[SPLITS.get(share, "train")].append({"pixels": pixels, "label": int(label)})
+        rows[_SPLITS.get(share, "train")].append({"pixels": pixels, "label": int(label)})
     facts = {"labels": 10, "image size": 8, "channels": 1, "content": sha256(bunch.images.tobytes()).hexdigest()}
     return Dataset("digits", {name: Rows(split) for name, split in rows.items()}, facts, show)
 

@@ -5,20 +5,20 @@ from functools import partial
 from pathlib import Path
 
 from lrpe.errors import require
-from lrpe.lab.data.standard_library import fingerprint, standard_library
+from lrpe.lab.data.standard_library import fingerprint, read_modules
 from lrpe.lab.data.text.folder import SUFFIXES, folder_source
 from lrpe.lab.data.text.hub import load as load_hub
-from lrpe.lab.data.text.source import Document, Every, Source, joined
+from lrpe.lab.data.text.source import Document, Every, Source, join_sources
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.schema import Count
 
-FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
-PARTS = ("wikipedia", "books")
-WIKIPEDIA, PG19 = "wikimedia/wikipedia:20231101.en", "emozilla/pg19"  # of the hub
+_FILES = f"files {', '.join(SUFFIXES)} (JSON lines have a field 'text'), each plain or with .gz"
+_PARTS = ("wikipedia", "books")
+_WIKIPEDIA, _PG19 = "wikimedia/wikipedia:20231101.en", "emozilla/pg19"  # of the hub
 
 
-def load_folder(
+def _load_folder(
     name: str,
     path: Path,
     tokenizer: str | Tokenizer = "bpe:8192",
@@ -29,7 +29,7 @@ def load_folder(
     return text_dataset(folder_source(path, name, every), tokenizer, length, packed)
 
 
-def load_wikibook(
+def _load_wikibook(
     path: Path,
     tokenizer: str | Tokenizer = "bpe:50265",
     every: Every = 1000,
@@ -37,23 +37,25 @@ def load_wikibook(
     packed: bool = False,
 ) -> TextDataset:
     """As many entries as RoBERTa's vocabulary has; "hub:roberta-base" is that one itself."""
-    missing = [part for part in PARTS if not (path / part).is_dir()]
-    require(not missing, f"Wikibook is a folder with {' and '.join(PARTS)}; {str(path)!r} has no {', '.join(missing)}.")
-    sources = [folder_source(path / part, part, every) for part in PARTS]
-    return text_dataset(joined("wikibook", sources), tokenizer, length, packed)
+    missing = [part for part in _PARTS if not (path / part).is_dir()]
+    require(
+        not missing, f"Wikibook is a folder with {' and '.join(_PARTS)}; {str(path)!r} has no {', '.join(missing)}."
+    )
+    sources = [folder_source(path / part, part, every) for part in _PARTS]
+    return text_dataset(join_sources("wikibook", sources), tokenizer, length, packed)
 
 
-def library_source() -> Source:
+def _library_source() -> Source:
     """The modules of the running Python's standard library."""
-    return Source("stdlib", {"library": fingerprint()}, read_library)
+    return Source("stdlib", {"library": fingerprint()}, _read_library)
 
 
-def read_library() -> Iterator[Document]:
-    return (Document(module.split, module.text) for module in standard_library())
+def _read_library() -> Iterator[Document]:
+    return (Document(module.split, module.text) for module in read_modules())
 
 
 def load_library(tokenizer: str | Tokenizer = "bytes", length: Count = 512, packed: bool = False) -> TextDataset:
-    return text_dataset(library_source(), tokenizer, length, packed)
+    return text_dataset(_library_source(), tokenizer, length, packed)
 
 
 ENTRIES = (
@@ -62,26 +64,26 @@ ENTRIES = (
         summary="Any file or folder of text; split by its names (train, valid, test) or by a hash of its paths.",
         licence="its own",
         source="anywhere",
-        layout=FILES,
-        load=partial(load_folder, "text"),
+        layout=_FILES,
+        load=partial(_load_folder, "text"),
     ),
     text_entry(
         name="books",
         summary="A folder of books; whole books are held out.",
         licence="of each book; Project Gutenberg's are in the public domain",
         source="https://www.gutenberg.org; on the hub PG-19, 28,752 of its books from before 1919",
-        layout=f"a book a file: {FILES}",
-        load=partial(load_folder, "books"),
-        hub=partial(load_hub, "books", PG19),
+        layout=f"a book a file: {_FILES}",
+        load=partial(_load_folder, "books"),
+        hub=partial(load_hub, "books", _PG19),
     ),
     text_entry(
         name="wikibook",
         summary="Wikipedia and books, for masked language models: RoBERTa's 50,265 entries.",
         licence="Wikipedia: CC BY-SA 4.0; books: of each",
         source="https://dumps.wikimedia.org through wikiextractor --json, and `books`; or both of the hub",
-        layout=f"wikipedia/ and books/, each with {FILES}",
-        load=load_wikibook,
-        hub=partial(load_hub, "wikibook", (WIKIPEDIA, PG19), tokenizer="bpe:50265"),
+        layout=f"wikipedia/ and books/, each with {_FILES}",
+        load=_load_wikibook,
+        hub=partial(load_hub, "wikibook", (_WIKIPEDIA, _PG19), tokenizer="bpe:50265"),
     ),
     text_entry(
         name="stdlib",

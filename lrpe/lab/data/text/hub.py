@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lrpe.errors import LrpeError, require, require_extras
 from lrpe.lab.data.text.folder import SPLIT_NAMES
-from lrpe.lab.data.text.source import Document, Every, Source, joined, share
+from lrpe.lab.data.text.source import Document, Every, Source, choose_split, join_sources
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.schema import Count
@@ -54,25 +54,25 @@ def hub_source(
     identity = {"hub": list(where), "column": column, "every": every, "limit": limit}
 
     def documents() -> Iterator[Document]:
-        with asking(where):
-            splits = open_splits(where, streaming)
+        with _report_failures(where):
+            splits = _open_splits(where, streaming)
             for split, rows in splits.items():
-                for number, text in enumerate(read_column(islice(rows, limit), column, where)):
-                    yield Document(split if len(splits) > 1 else share(number, every), text)
+                for number, text in enumerate(_read_column(islice(rows, limit), column, where)):
+                    yield Document(split if len(splits) > 1 else choose_split(number, every), text)
 
     return Source(name, identity, documents)
 
 
-def open_splits(where: Repository, streaming: bool) -> dict[str, Any]:
+def _open_splits(where: Repository, streaming: bool) -> dict[str, Any]:
     """The rows of each split, by our names of the splits."""
-    found = import_datasets().load_dataset(
+    found = _import_datasets().load_dataset(
         where.name, where.configuration, revision=where.revision, streaming=streaming
     )
     require("train" in found, f"A dataset has a split named train; {where.name} has {', '.join(found) or 'none'}.")
     return {SPLIT_NAMES[name]: rows for name, rows in found.items() if name in SPLIT_NAMES}
 
 
-def read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository) -> Iterator[str]:
+def _read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository) -> Iterator[str]:
     for number, row in enumerate(rows):
         text = row.get(column)
         if not isinstance(text, str):
@@ -84,7 +84,7 @@ def read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository) 
 
 
 @contextmanager
-def asking(where: Repository) -> Iterator[None]:
+def _report_failures(where: Repository) -> Iterator[None]:
     """What goes wrong inside is the hub's, the network's or the library's, which have no error in common."""
     try:
         yield
@@ -97,7 +97,7 @@ def asking(where: Repository) -> Iterator[None]:
         ) from error
 
 
-def import_datasets() -> ModuleType:
+def _import_datasets() -> ModuleType:
     require_extras("Reading data of the hub", "hub")
     import datasets  # type: ignore[import-not-found]
 
@@ -118,7 +118,7 @@ def load(
     """Return one dataset of the hub, or several, one after the other; see ``hub_source`` for how rows are read."""
     names = [repository] if isinstance(repository, str) else list(repository)
     sources = [hub_source(each, name, column, every, limit, streaming) for each in names]
-    return text_dataset(joined(name, sources), tokenizer, length, packed)
+    return text_dataset(join_sources(name, sources), tokenizer, length, packed)
 
 
 ENTRIES = (

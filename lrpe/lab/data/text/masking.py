@@ -9,11 +9,11 @@ from lrpe.lab.data.dataset import Draw, Sample
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.data.text.windows import UNSCORED, Windows
 
-MASKED, REPLACED = 0.8, 0.1  # of the tokens to be predicted; the rest is left as it is
+_MASKED, _REPLACED = 0.8, 0.1  # of the tokens to be predicted; the rest is left as it is
 
 
 @dataclass(frozen=True)
-class Masking:
+class _Masking:
     """Which tokens may be hidden (no special ones), and by what; ``spaces`` tell words apart that are hidden whole."""
 
     rate: float
@@ -28,7 +28,7 @@ class Masking:
         labels = np.where(chosen, ids, UNSCORED)
         fate = generator.random(len(ids))
         other = generator.choice(self.ordinary, len(ids))
-        hidden = np.where(fate < MASKED, self.mask, np.where(fate < MASKED + REPLACED, other, ids))
+        hidden = np.where(fate < _MASKED, self.mask, np.where(fate < _MASKED + _REPLACED, other, ids))
         return np.where(chosen, hidden, ids), labels
 
     def choose(self, ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
@@ -52,17 +52,17 @@ class Masking:
         return np.cumsum(new)
 
 
-def masking(tokenizer: Tokenizer, rate: float = 0.15, whole_words: bool = False) -> Masking:
+def make_masking(tokenizer: Tokenizer, rate: float = 0.15, whole_words: bool = False) -> _Masking:
     """RoBERTa's masking with this tokeniser's vocabulary."""
     require(0 < rate < 1, f"A share of the tokens is hidden, so 0 < rate < 1; got {rate}.")
     require("mask" in tokenizer.specials, "A hidden token is replaced by <mask>, which this tokeniser has not.")
     hidable = np.ones(len(tokenizer), dtype=bool)
     hidable[tokenizer.special_ids] = False
-    spaces = find_spaces(tokenizer) if whole_words else None
-    return Masking(rate, tokenizer.specials["mask"], np.flatnonzero(hidable), hidable, spaces)
+    spaces = _find_spaces(tokenizer) if whole_words else None
+    return _Masking(rate, tokenizer.specials["mask"], np.flatnonzero(hidable), hidable, spaces)
 
 
-def find_spaces(tokenizer: Tokenizer) -> np.ndarray:
+def _find_spaces(tokenizer: Tokenizer) -> np.ndarray:
     texts = tokenizer.decode_each()
     return np.array([[text[:1].isspace() for text in texts], [text[-1:].isspace() for text in texts]])
 
@@ -75,7 +75,7 @@ class MaskedWindows:
     """
 
     windows: Windows
-    masking: Masking
+    masking: _Masking
     start: int
     fixed: bool
 

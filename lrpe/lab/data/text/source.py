@@ -29,18 +29,18 @@ class Source:
         return (text for split, text in self.documents() if split == "train")
 
 
-def joined(name: str, sources: Iterable[Source]) -> Source:
+def join_sources(name: str, sources: Iterable[Source]) -> Source:
     """The documents of one source after the other."""
     parts = tuple(sources)
     identity = {"joined": [part.identity for part in parts]}
     return Source(name, identity, lambda: chain.from_iterable(part.documents() for part in parts))
 
 
-def share(number: int, every: int) -> str:
+def choose_split(number: int, every: int) -> str:
     """The split of a document by its number: of ``every`` in a row the last is for the test, the one before for
     validation.
 
-    >>> [share(number, every=4) for number in range(5)]
+    >>> [choose_split(number, every=4) for number in range(5)]
     ['train', 'train', 'validation', 'test', 'train']
     """
     return {every - 2: "validation", every - 1: "test"}.get(number % every, "train")

@@ -70,11 +70,11 @@ def read_streams(folder: Path, tokenizer: Tokenizer) -> dict[str, Stream]:
     }
 
 
-SIZE = 1 << 20  # characters
-LINE = re.compile(r"\n(?=\S)")
+_SIZE = 1 << 20  # characters
+_LINE = re.compile(r"\n(?=\S)")
 
 
-class Piece(NamedTuple):
+class _Piece(NamedTuple):
     """A part of a document that is encoded by itself."""
 
     split: str
@@ -82,13 +82,13 @@ class Piece(NamedTuple):
     last: bool
 
 
-def cut_documents(documents: Iterable[Document]) -> Iterator[Piece]:
+def _cut_documents(documents: Iterable[Document]) -> Iterator[_Piece]:
     for split, text in documents:
         parts = list(cut(text))
-        yield from (Piece(split, part, last=number == len(parts)) for number, part in enumerate(parts, 1))
+        yield from (_Piece(split, part, last=number == len(parts)) for number, part in enumerate(parts, 1))
 
 
-def cut(text: str, size: int = SIZE) -> Iterator[str]:
+def cut(text: str, size: int = _SIZE) -> Iterator[str]:
     """Parts of about ``size`` characters, cut before the last of the newlines between two lines.
 
     There GPT-2's pattern cuts too, so that the parts have the tokens of the whole.
@@ -97,13 +97,13 @@ def cut(text: str, size: int = SIZE) -> Iterator[str]:
     ['one\\n', '\\ntwo', '\\nthree']
     """
     begin = 0
-    while len(text) - begin > size and (found := LINE.search(text, begin + size)):
+    while len(text) - begin > size and (found := _LINE.search(text, begin + size)):
         yield text[begin : found.start()]
         begin = found.start()
     yield text[begin:]
 
 
-def group(pieces: Iterable[Piece], size: int = 4 * SIZE) -> Iterator[list[Piece]]:
+def _group_pieces(pieces: Iterable[_Piece], size: int = 4 * _SIZE) -> Iterator[list[_Piece]]:
     """Lists of about ``size`` characters together."""
     held, characters = [], 0
     for piece in pieces:
@@ -118,14 +118,14 @@ def group(pieces: Iterable[Piece], size: int = 4 * SIZE) -> Iterator[list[Piece]
 
 def write_streams(folder: Path, source: Source, tokenizer: Tokenizer) -> None:
     """Every split of a source as SPLIT.tokens and SPLIT.marks.npy, and facts.json."""
-    writers: dict[str, Writer] = {}
+    writers: dict[str, _Writer] = {}
     documents = progress(source.documents(), f"{source.name}: tokens", unit="documents")
     with ExitStack() as files:
-        for pieces in group(cut_documents(documents)):
+        for pieces in _group_pieces(_cut_documents(documents)):
             for piece, ids in zip(pieces, tokenizer.encode([piece.text for piece in pieces]), strict=True):
                 if piece.split not in writers:
                     file = files.enter_context((folder / f"{piece.split}.tokens").open("wb"))
-                    writers[piece.split] = Writer(file, tokenizer)
+                    writers[piece.split] = _Writer(file, tokenizer)
                 writers[piece.split].add(piece, ids)
     for split, writer in writers.items():
         np.save(folder / f"{split}.marks.npy", np.array(writer.marks, dtype=np.float64).T)
@@ -134,7 +134,7 @@ def write_streams(folder: Path, source: Source, tokenizer: Tokenizer) -> None:
 
 
 @dataclass
-class Writer:
+class _Writer:
     """A split that is being written."""
 
     file: BinaryIO
@@ -144,7 +144,7 @@ class Writer:
     ending: int = -1  # its last token, -1 if it has none
     empty: int = 0
 
-    def add(self, piece: Piece, ids: np.ndarray) -> None:
+    def add(self, piece: _Piece, ids: np.ndarray) -> None:
         if piece.last and not piece.text.strip() and self.pending[0] == 0:
             self.empty += 1
             return
@@ -153,9 +153,9 @@ class Writer:
         self.file.write(ids.astype(self.tokenizer.dtype).tobytes())
         lines = piece.text.count("\n") + (piece.last and not piece.text.endswith("\n"))
         size = (len(ids), len(piece.text.split()) + lines, len(piece.text.encode("utf-8")))
-        self.pending = plus(self.pending, size)
+        self.pending = _add(self.pending, size)
         if piece.last:
-            self.marks.append(plus(self.marks[-1], self.pending))
+            self.marks.append(_add(self.marks[-1], self.pending))
             self.pending, self.ending = (0, 0, 0), -1
 
     def facts(self) -> dict[str, Any]:
@@ -164,5 +164,5 @@ class Writer:
         return {"documents": documents, "empty": self.empty, "tokens": tokens, "words": words, "bytes": size}
 
 
-def plus(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+def _add(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.lab.data.cache import content_hash, digest, prepared
+from lrpe.lab.data.cache import content_hash, digest, prepare
 from lrpe.lab.data.dataset import Dataset, Entry, Sample
 from lrpe.lab.data.jobs import progress
 from lrpe.lab.data.text.source import Source
@@ -18,14 +18,14 @@ from lrpe.lab.data.text.vocabularies import (
     byte_level,
     hub_tokenizer,
     learn_bpe,
+    learn_words,
     load_tokenizer,
-    words,
 )
 from lrpe.lab.data.text.windows import Windows
 from lrpe.schema import Count
 from lrpe.serialization import read_json
 
-STREAM_VERSION = 1  # of what is written
+_STREAM_VERSION = 1  # of what is written
 
 text_entry = partial(Entry, kind="text")
 
@@ -50,9 +50,9 @@ def text_dataset(
 
     ``tokenizer`` is one, or what ``choose_tokenizer`` takes: "bytes", "words", "bpe:8192", a path, "hub:NAME".
     """
-    chosen = choose_tokenizer(tokenizer, source)
-    recipe = {"version": STREAM_VERSION, "source": source.identity, "tokenizer": chosen.fingerprint()}
-    folder = prepared(source.name, recipe, partial(write_streams, source=source, tokenizer=chosen))
+    chosen = _choose_tokenizer(tokenizer, source)
+    recipe = {"version": _STREAM_VERSION, "source": source.identity, "tokenizer": chosen.fingerprint()}
+    folder = prepare(source.name, recipe, partial(write_streams, source=source, tokenizer=chosen))
     streams = read_streams(folder, chosen)
     require("train" in streams, f"{source.name} has no document with text in it that is for training.")
     splits = {name: Windows(stream, length, packed=packed) for name, stream in streams.items()}
@@ -70,21 +70,21 @@ def show(tokenizer: Tokenizer, sample: Sample) -> str:
     return repr(tokenizer.decode(sample["input_ids"]))
 
 
-TOKENIZER_VERSION = 1  # of how they are learned
-BPE_CHARACTERS = 100_000_000  # BPE is learned from no more than this
-BPE_PIECE = 1 << 14  # characters that are counted at a time
+_TOKENIZER_VERSION = 1  # of how they are learned
+_BPE_CHARACTERS = 100_000_000  # BPE is learned from no more than this
+_BPE_PIECE = 1 << 14  # characters that are counted at a time
 
 
-def choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
+def _choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
     """One of "bytes"; "words" or "bpe:SIZE", of the training documents; "hub:NAME", from this machine; or a path."""
     if isinstance(name, Tokenizer):
         return name
     if name == "bytes":
         return byte_level()
     if name == "words":
-        return learned(name, source, words)
+        return _learn_once(name, source, learn_words)
     if (size := bpe_size(name)) is not None:
-        return learned(name, source, partial(learn_from_pieces, size=size))
+        return _learn_once(name, source, partial(_learn_from_pieces, size=size))
     if name.startswith("hub:"):
         return hub_tokenizer(name[4:])
     if os.path.exists(name):
@@ -95,26 +95,26 @@ def choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
     )
 
 
-def learned(name: str, source: Source, learn: Callable[[Iterable[str]], Tokenizer]) -> Tokenizer:
+def _learn_once(name: str, source: Source, learn: Callable[[Iterable[str]], Tokenizer]) -> Tokenizer:
     """Learn a tokeniser of that name on the first call; load it on all others."""
 
     def build(folder: Path) -> None:
         texts = progress(source.training_texts(), f"{source.name}: vocabulary", unit="documents")
         learn(texts).core.save(str(folder / "tokenizer.json"))
 
-    folder = prepared("tokenizer", {"version": TOKENIZER_VERSION, "name": name, "source": source.identity}, build)
+    folder = prepare("tokenizer", {"version": _TOKENIZER_VERSION, "name": name, "source": source.identity}, build)
     return load_tokenizer(folder)
 
 
-def learn_from_pieces(texts: Iterable[str], size: int) -> Tokenizer:
-    return learn_bpe(first_pieces(texts), size)
+def _learn_from_pieces(texts: Iterable[str], size: int) -> Tokenizer:
+    return learn_bpe(_first_pieces(texts), size)
 
 
-def first_pieces(texts: Iterable[str]) -> Iterator[str]:
+def _first_pieces(texts: Iterable[str]) -> Iterator[str]:
     """The texts in pieces, until there are enough characters."""
     seen = 0
     for text in texts:
-        yield from cut(text, BPE_PIECE)
+        yield from cut(text, _BPE_PIECE)
         seen += len(text)
-        if seen >= BPE_CHARACTERS:
+        if seen >= _BPE_CHARACTERS:
             return

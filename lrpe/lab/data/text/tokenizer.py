@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Core
 
 from lrpe.errors import require
 
-ROLES = {
+_ROLES = {
     "bos": ("<s>", "<bos>", "[CLS]"),
     "pad": ("<pad>", "[PAD]"),
     "eos": ("</s>", "<eos>", "<|endoftext|>", "[SEP]"),
@@ -17,7 +17,7 @@ ROLES = {
     "mask": ("<mask>", "[MASK]"),
 }  # what special tokens are called; the first is our own name
 
-Encode = Callable[[Core, Sequence[str]], list[np.ndarray]]
+_Encode = Callable[[Core, Sequence[str]], list[np.ndarray]]
 
 
 def encode_by_core(core: Core, texts: Sequence[str]) -> list[np.ndarray]:
@@ -32,19 +32,19 @@ class Tokenizer:
     looks like a special token in a text is text.
     """
 
-    def __init__(self, core: Core, names: dict[str, str] | None = None, encode: Encode = encode_by_core):
+    def __init__(self, core: Core, names: dict[str, str] | None = None, encode: _Encode = encode_by_core):
         core.no_truncation()
         core.no_padding()
         core.encode_special_tokens = True
         self.core, self.encode_texts = core, encode
-        self.names = find_roles(core) if names is None else names
+        self.names = _find_roles(core) if names is None else names
         known = core.get_vocab(with_added_tokens=True)
         missing = [token for token in self.names.values() if token not in known]
         require(not missing, f"A special token is one of the vocabulary; {', '.join(missing)} is not.")
         self.specials = {role: known[token] for role, token in self.names.items()}
         require(
             "eos" in self.specials,
-            f"A document ends with a token of its own; the vocabulary has none of {', '.join(ROLES['eos'])}.",
+            f"A document ends with a token of its own; the vocabulary has none of {', '.join(_ROLES['eos'])}.",
         )
 
     def __len__(self) -> int:
@@ -82,9 +82,9 @@ class Tokenizer:
         """A hash of all that encoding depends on."""
         return sha256(self.core.to_str().encode() + repr(sorted(self.specials.items())).encode()).hexdigest()
 
-    def completed(self, *roles: str) -> "Tokenizer":
+    def with_specials(self, *roles: str) -> "Tokenizer":
         """This tokeniser with the special tokens of these roles added at its end, where it lacks them."""
-        missing = {role: ROLES[role][0] for role in roles if role not in self.specials}
+        missing = {role: _ROLES[role][0] for role in roles if role not in self.specials}
         if not missing:
             return self
         core = Core.from_str(self.core.to_str())
@@ -99,8 +99,8 @@ class Tokenizer:
         PreTrainedTokenizerFast(tokenizer_object=self.core, **roles).save_pretrained(str(folder))
 
 
-def find_roles(core: Core) -> dict[str, str]:
+def _find_roles(core: Core) -> dict[str, str]:
     """The special tokens of a vocabulary by their usual names."""
     known = core.get_vocab(with_added_tokens=True)
-    found = {role: next((name for name in names if name in known), None) for role, names in ROLES.items()}
+    found = {role: next((name for name in names if name in known), None) for role, names in _ROLES.items()}
     return {role: name for role, name in found.items() if name is not None}

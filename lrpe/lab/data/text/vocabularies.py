@@ -12,24 +12,24 @@ from tokenizers import Tokenizer as Core
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.text.tokenizer import Tokenizer
 
-GPT2 = (
+_GPT2 = (
     ("encoder.json", "vocab.bpe"),
     ("vocab.json", "merges.txt"),
 )  # the two files, as OpenAI and as the hub name them
-FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # in this order
-LARGEST_BPE = 1_000_000  # entries; tokenizers ends the process when it cannot have room for as many as are asked for
-MULTIPLE = 8  # fairseq fills a vocabulary of words up to a multiple of this
+_FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # in this order
+_LARGEST_BPE = 1_000_000  # entries; tokenizers ends the process when it cannot have room for as many as are asked for
+_MULTIPLE = 8  # fairseq fills a vocabulary of words up to a multiple of this
 
 
 def byte_level() -> Tokenizer:
     """256 bytes, each its own id; then padding (256, as in Long-Range Arena), start, end and mask."""
     alphabet = {character: byte for byte, character in enumerate(byte_characters())}
-    core = byte_core(models.BPE(vocab=alphabet, merges=[]))
+    core = _make_byte_core(models.BPE(vocab=alphabet, merges=[]))
     core.add_special_tokens(["<pad>", "<s>", "</s>", "<mask>"])
-    return Tokenizer(core, encode=encode_bytes)
+    return Tokenizer(core, encode=_encode_bytes)
 
 
-def encode_bytes(core: Core, texts: Sequence[str]) -> list[np.ndarray]:
+def _encode_bytes(core: Core, texts: Sequence[str]) -> list[np.ndarray]:
     """What the core would give, without the way round."""
     return [np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int64) for text in texts]
 
@@ -41,14 +41,14 @@ def byte_characters() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
-def byte_core(model: models.Model) -> Core:
+def _make_byte_core(model: models.Model) -> Core:
     core = Core(model)
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     core.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     return core
 
 
-def words(texts: Iterable[str]) -> Tokenizer:
+def learn_words(texts: Iterable[str]) -> Tokenizer:
     """The words between spaces, and </s> for the end of a line: WikiText's vocabulary as fairseq builds it.
 
     That is <s>, <pad>, </s>, <unk>, then the words from the most frequent on (equals by the alphabet), and madeupword
@@ -58,14 +58,14 @@ def words(texts: Iterable[str]) -> Tokenizer:
     for text in texts:
         counts.update(text.split())
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    entries = [*FAIRSEQ, *(word for word in ranked if word not in (*FAIRSEQ, "<mask>")), "<mask>"]
-    entries += [f"madeupword{number:04d}" for number in range(-len(entries) % MULTIPLE)]
+    entries = [*_FAIRSEQ, *(word for word in ranked if word not in (*_FAIRSEQ, "<mask>")), "<mask>"]
+    entries += [f"madeupword{number:04d}" for number in range(-len(entries) % _MULTIPLE)]
     core = Core(models.WordLevel({word: number for number, word in enumerate(entries)}, unk_token="<unk>"))
     core.normalizer = normalizers.Replace("\n", " </s> ")  # type: ignore[assignment]
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
     spaced = [decoders.Replace(Regex("^(?=.)"), " "), decoders.Replace(" </s>", "\n"), decoders.Fuse()]
     core.decoder = decoders.Sequence(spaced)  # type: ignore[assignment]
-    core.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in (*FAIRSEQ, "<mask>")])
+    core.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in (*_FAIRSEQ, "<mask>")])
     return Tokenizer(core)
 
 
@@ -84,11 +84,11 @@ def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
     specials = ["<s>", "<pad>", "</s>", "<mask>"]
     least = 256 + len(specials)
     require(
-        least <= size <= LARGEST_BPE,
+        least <= size <= _LARGEST_BPE,
         f"BPE starts from 256 bytes and {len(specials)} special tokens, so bpe:SIZE is from {least} to "
-        f"{LARGEST_BPE:,}; got bpe:{size}.",
+        f"{_LARGEST_BPE:,}; got bpe:{size}.",
     )
-    core = byte_core(models.BPE())
+    core = _make_byte_core(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=size, special_tokens=specials, initial_alphabet=byte_characters(), show_progress=False
     )
@@ -99,17 +99,17 @@ def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 def load_tokenizer(path: Path) -> Tokenizer:
     """A tokenizer.json, or the folder that has it; or the folder that has GPT-2's two files."""
     file = path / "tokenizer.json" if path.is_dir() else path
-    pair = next((pair for pair in GPT2 if all((path / name).is_file() for name in pair)), None)
+    pair = next((pair for pair in _GPT2 if all((path / name).is_file() for name in pair)), None)
     require(
         file.is_file() or pair is not None,
-        f"A tokeniser is a tokenizer.json or a folder with {' or '.join(' and '.join(two) for two in GPT2)}; "
+        f"A tokeniser is a tokenizer.json or a folder with {' or '.join(' and '.join(two) for two in _GPT2)}; "
         f"{str(path)!r} is none.",
     )
     try:
         if file.is_file():
             return Tokenizer(Core.from_file(str(file)))
         vocabulary, merges = (str(path / name) for name in pair or ())
-        core = byte_core(models.BPE.from_file(vocabulary, merges))
+        core = _make_byte_core(models.BPE.from_file(vocabulary, merges))
     except LrpeError:
         raise
     except Exception as error:  # tokenizers raises nothing narrower

@@ -17,28 +17,28 @@ from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entr
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.schema import Count
 
-LAYOUT = "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens (or .txt, .raw; each may be gzipped)"
+_LAYOUT = "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens (or .txt, .raw; each may be gzipped)"
 
 
 def wikitext_source(path: Path, name: str) -> Source:
     """The articles of the three files, in a folder or in its only subfolder such as wikitext-103/."""
-    require(path.is_dir(), f"{name} is read from a folder with {LAYOUT}; {str(path)!r} is a file.")
+    require(path.is_dir(), f"{name} is read from a folder with {_LAYOUT}; {str(path)!r} is a file.")
     inner = [folder for folder in path.iterdir() if folder.is_dir() and folder.name.startswith("wikitext")]
     folder = inner[0] if len(inner) == 1 else path
     files = split_by_name(folder, find_files(folder))
-    require(len(files) == 3, f"{name} is read from {LAYOUT}; in {str(folder)!r} there are {name_files(files)}.")
-    return Source(name, {"articles": {files[file]: hash_files(file) for file in files}}, partial(read_articles, files))
+    require(len(files) == 3, f"{name} is read from {_LAYOUT}; in {str(folder)!r} there are {_name_files(files)}.")
+    return Source(name, {"articles": {files[file]: hash_files(file) for file in files}}, partial(_read_articles, files))
 
 
-def name_files(files: dict[Path, str]) -> str:
+def _name_files(files: dict[Path, str]) -> str:
     return ", ".join(file.name for file in files) or "not all three"
 
 
-def read_articles(files: dict[Path, str]) -> Iterator[Document]:
-    return gather_articles(Document(split, line) for file, split in files.items() for line in read_lines(file))
+def _read_articles(files: dict[Path, str]) -> Iterator[Document]:
+    return _gather_articles(Document(split, line) for file, split in files.items() for line in read_lines(file))
 
 
-def gather_articles(lines: Iterator[Document]) -> Iterator[Document]:
+def _gather_articles(lines: Iterator[Document]) -> Iterator[Document]:
     """The articles of lines in the order of their splits; an empty one, as the hub has it, ends too."""
     for split, those in groupby(lines, key=attrgetter("split")):
         yield from (Document(split, article) for article in split_articles(text or " \n" for _, text in those))
@@ -55,14 +55,14 @@ def split_articles(lines: Iterator[str]) -> Iterator[str]:
     article: list[str] = []
     for line in lines:
         article.append(line)
-        if ends_with_title(article) and any(before.strip() for before in article[:-2]):
+        if _ends_with_title(article) and any(before.strip() for before in article[:-2]):
             yield "".join(article[:-2])
             article = article[-2:]
     if article:
         yield "".join(article)
 
 
-def ends_with_title(lines: list[str]) -> bool:
+def _ends_with_title(lines: list[str]) -> bool:
     """Whether " = Title = " has come, between empty lines; " = = Heading = = " stands within an article."""
     if len(lines) < 3 or lines[-3].strip() or lines[-1].strip():
         return False
@@ -70,34 +70,34 @@ def ends_with_title(lines: list[str]) -> bool:
     return len(words) >= 3 and words[0] == words[-1] == "=" and words[1] != "="
 
 
-def load(
+def _load(
     name: str, path: Path, tokenizer: str | Tokenizer = "words", length: Count = 512, packed: bool = False
 ) -> TextDataset:
     return text_dataset(wikitext_source(path, name), tokenizer, length, packed)
 
 
-def load_from_hub(
+def _load_from_hub(
     name: str, repository: str, tokenizer: str | Tokenizer = "words", length: Count = 512, packed: bool = False
 ) -> TextDataset:
     """The same from the hub, where a row is a line."""
     rows = hub_source(repository, name)
-    source = Source(name, {"articles": rows.identity}, lambda: gather_articles(rows.documents()))
+    source = Source(name, {"articles": rows.identity}, lambda: _gather_articles(rows.documents()))
     return text_dataset(source, tokenizer, length, packed)
 
 
-def entry(name: str, size: str, repository: str) -> Entry:
+def _entry(name: str, size: str, repository: str) -> Entry:
     return text_entry(
         name=name,
         summary=f"Wikipedia's good and featured articles, {size}; perplexity per word.",
         licence="CC BY-SA 3.0",
         source="https://huggingface.co/datasets/Salesforce/wikitext",
-        layout=LAYOUT,
-        load=partial(load, name),
-        hub=partial(load_from_hub, name, repository),
+        layout=_LAYOUT,
+        load=partial(_load, name),
+        hub=partial(_load_from_hub, name, repository),
     )
 
 
 ENTRIES = (
-    entry("wikitext103", "103 million words", "Salesforce/wikitext:wikitext-103-v1"),
-    entry("wikitext2", "2 million words", "Salesforce/wikitext:wikitext-2-v1"),
+    _entry("wikitext103", "103 million words", "Salesforce/wikitext:wikitext-103-v1"),
+    _entry("wikitext2", "2 million words", "Salesforce/wikitext:wikitext-2-v1"),
 )
