@@ -1,4 +1,7 @@
-"""Checks options, from files, Python or the command line, against the signature of a function."""
+"""Checks options, from files, Python or the command line, against the signature of a function.
+
+By hand because jsonargparse would need a parser per loader and task, and loading a dataset must not need jsonargparse.
+"""
 
 import types
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The command line, one small file a verb."""
+"""The command line: one small file per verb."""
 
 from lrpe.lab.cli.command_line import main
 

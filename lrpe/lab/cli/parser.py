@@ -1,4 +1,14 @@
-"""The verbs as a jsonargparse parser. A verb is a dataclass: its fields are the options, its docstring is the help."""
+"""The verbs as a jsonargparse parser. A verb is a dataclass: its fields are the options, its docstring is the help.
+
+jsonargparse has the subcommands, the help and the words. Three things stay by hand:
+
+- Values are taken as text and converted by ``lrpe.schema``, so that a bad value gets the same sentence and the same
+  bounds (``Range``) on the command line, in a file and from Python.
+- Dotted keys are collected before parsing (``take_dotted``). Their defaults are those of the column, method and scale
+  that the same command names, and declaring the fields of ``Experiment`` here would import torch for ``lrpe --help``.
+- A configuration file is read by ``lrpe.serialization`` as plain data. jsonargparse would import the class that a
+  ``class_path`` in the file names, which runs code from somebody else's file.
+"""
 
 import argparse
 import dataclasses
@@ -64,7 +74,7 @@ def build(verb: type[Verb], typed: dict[str, Any], dotted: dict[str, Any]) -> Ve
 
 
 def read(value: str | list[str] | bool, hint: Any, flag: str) -> Any:
-    """Return what was typed as its field declares it; a word without a flag is named by itself."""
+    """Return a typed value as its field declares it; a positional word has no flag to name in an error."""
     if isinstance(value, list):
         (each,) = get_args(hint)
         return [parse_word(word, each, "Each name") for word in value]
@@ -72,7 +82,7 @@ def read(value: str | list[str] | bool, hint: Any, flag: str) -> Any:
 
 
 def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, Any]:
-    """Keys with dots in the field that takes them."""
+    """Return the dotted keys under the field of the verb that takes them; refuse them if it has none."""
     taking = [field.name for field in dataclasses.fields(verb) if "dotted" in field.metadata]
     if dotted and not taking:
         parser.error(f"unrecognized arguments: --{next(iter(dotted))}")
@@ -80,14 +90,17 @@ def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, 
 
 
 class Formatter(DefaultHelpFormatter):
-    """Shows the help of an option as it is written, without types."""
+    """Show the help of an option as it is written: jsonargparse would add the type, which here is always str."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         return action.help or ""
 
 
 class Parser(ArgumentParser):
-    """Raises one sentence for a mistake, with the nearest option or verb for one that it does not know."""
+    """Raise one sentence for a mistake, with the closest option or verb for an unknown one.
+
+    By hand because argparse prints its usage and exits, and jsonargparse suggests nothing for a typo.
+    """
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, allow_abbrev=False, formatter_class=Formatter, **options)
@@ -127,10 +140,10 @@ def described(verb: type) -> str:
 def add_options(parser: Parser, verb: type) -> None:
     """Add an option for each field: a flag for a bool, and words without dashes for a field with ``words`` metadata.
 
-    All are taken as text, which ``build`` reads as what the field declares.
+    All are taken as text, which ``build`` converts to the declared type.
     """
     hints = get_type_hints(verb)
-    docs = [docstring_parser.parse(kind.__doc__ or "") for kind in reversed(verb.__mro__)]  # the nearest word holds
+    docs = [docstring_parser.parse(kind.__doc__ or "") for kind in reversed(verb.__mro__)]  # subclasses override
     help_of = {param.arg_name: param.description for doc in docs for param in doc.params}
     for field in dataclasses.fields(verb):
         if "dotted" in field.metadata:

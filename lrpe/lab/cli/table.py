@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lrpe.lab.experiments.cost import Speed
     from lrpe.lab.experiments.planning import Plan
 
-_SPEED_OPTIONS = ("rows", "scale", "runs", "out", "dry_run")  # what the table of speed is told
+_SPEED_OPTIONS = ("rows", "scale", "runs", "out", "dry_run")  # the options that the table of speed has
 
 _QUICK = {"small": False, "smoke": True}  # whether a scale measures a tiny model
 
@@ -25,23 +25,23 @@ class MakeTable:
     """Train every cell of a table that is not trained yet, and print it.
 
     TABLE is lm, glue, imagenet, lra, basis or speed, which are the paper's, or normalizer or length, which are ours.
-    The paper's numbers stand beside ours where both are of the same data, and below them where they are not. The table
+    The paper's numbers are printed beside ours if both are of the same data, and below them otherwise. The table
     is written as text, Markdown, LaTeX, JSON and a page as well. The same command again resumes.
 
     Attributes:
-        name: which table.
-        rows: methods, as base,rope,type2; the paper's if not given.
-        columns: as wikitext103,books; those that --data names if not given, else the paper's.
+        name: the table.
+        rows: methods, such as base,rope,type2; the paper's if not given.
+        columns: columns, such as wikitext103,books; if not given, those that --data names, otherwise the paper's.
         settings: fair, absolute, authors; a table for each.
-        seeds: as 0,1,2.
-        scale: paper, small (minutes a cell), demo (a minute) or smoke (seconds).
+        seeds: seeds, such as 0,1,2.
+        scale: paper, small (minutes per cell), demo (a minute) or smoke (seconds).
         data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
             every machine has in its place.
-        processes: cells that train at a time; one for each processor if 0.
+        processes: number of cells to train at the same time; one per processor if 0.
         runs: the folder with all runs.
         out: the folder for the table; runs/tables/TABLE-SCALE if not given.
         dry_run: train nothing; show every cell's configuration, cost and departures from the paper.
-        tflops: the speed, in 10^12 operations per second, that times are estimated at; measured here if not given.
+        tflops: the speed for estimated times, in 10^12 operations per second; measured here if not given.
         changes: keys with dots, of every cell.
     """
 
@@ -68,7 +68,7 @@ class MakeTable:
         return self.show_plan(name) if self.dry_run else self.train(name)
 
     def check_names(self, name: str) -> None:
-        """Refuse a typo before the seconds that it takes to import what the names stand for."""
+        """Refuse a typo before importing torch, which takes seconds."""
         from lrpe.lab.experiments import known
 
         known.check_table(name)

@@ -16,19 +16,19 @@ NAMES = ("column", "method", "setting", "scale")  # what an experiment is made o
 
 @dataclass(frozen=True)
 class Train:
-    """Train a method on a column, or go on with it: the same command again resumes.
+    """Train a method on a column; the same command again resumes the run.
 
     COLUMN is wikitext103, wikitext2, books, stdlib, wikibook, glue-cola and its sisters, imagenet, lra-text and its
     sisters. Any field of the experiment is a key: --training.optimization.rate 1e-3, --model.hidden_size 256. Under
     torchrun all its processes train together.
 
     Attributes:
-        column: what is learned.
+        column: the task and its data.
         method: the row: base, rope, spe, per, type1, type2, type3, cosformer, none, softmax, softmax-decay,
             recommended, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
         scale: paper, small (minutes), demo (a minute) or smoke (seconds).
-        seed: of weights, data and dropout.
+        seed: the seed of weights, data and dropout.
         data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
             every machine has in its place.
         out: the folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
@@ -68,7 +68,7 @@ class Train:
         return 0
 
     def check_names(self) -> None:
-        """Refuse a typo before the seconds that it takes to import what the names stand for."""
+        """Refuse a typo before importing torch, which takes seconds."""
         from lrpe.lab.experiments import known
 
         for column in self.column:

@@ -4,10 +4,10 @@ from typing import ClassVar, Protocol
 
 
 class Verb(Protocol):
-    """``needs`` are the extras of lrpe without which the verb cannot run."""
+    """A command. ``needs`` lists the extras of lrpe that it cannot run without."""
 
     needs: ClassVar[tuple[str, ...]]
 
     def run(self) -> int:
-        """Do it, and return the exit code."""
+        """Run the command and return the exit code."""
         ...

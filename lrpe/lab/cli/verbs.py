@@ -1,4 +1,4 @@
-"""Every verb by the words that lead to it. What a verb needs is imported when it runs, so that these are light."""
+"""Every verb by name. A verb imports what it needs when it runs, so that ``lrpe --help`` does not import torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from lrpe.lab.cli.verify import Verify
 
 @dataclass(frozen=True)
 class Group:
-    """Verbs under a verb, as ``lrpe bench encoding``."""
+    """Verbs under a verb, such as ``lrpe bench encoding``."""
 
     summary: str
     verbs: Mapping[str, type[Verb]]

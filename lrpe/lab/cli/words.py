@@ -13,19 +13,22 @@ Word = TypeVar("Word", str, Path)
 
 
 def words(text: str) -> list[str]:
-    """a,b,c as a list."""
+    """Return the list written as a,b,c."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def seeds(text: str) -> list[int]:
-    """0,1,2 as a list of numbers."""
+    """Return the seeds written as 0,1,2."""
     found = words(text)
-    require(bool(found), f"--seeds are numbers, as 0,1,2; got {text!r}.")
+    require(bool(found), f"--seeds must be numbers, such as 0,1,2; got {text!r}.")
     return [parse_word(word, Seed, "Each of --seeds") for word in found]
 
 
 def pairs(text: str, what: str) -> dict[str, str]:
-    """name=value,name=value as a dictionary; ``what`` says what they are."""
+    """Return what is written as name=value,name=value; ``what`` begins the error.
+
+    By hand: jsonargparse reads dictionaries as JSON or YAML, whose braces and quotes a shell would take apart.
+    """
     found = {}
     for part in words(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -35,7 +38,7 @@ def pairs(text: str, what: str) -> dict[str, str]:
 
 
 def paths(text: str) -> dict[str, str]:
-    """NAME=PATH,NAME=PATH as a dictionary; a path that is not there is an error."""
+    """Return the paths written as NAME=PATH,NAME=PATH; refuse a path that does not exist."""
     from lrpe.lab.data.catalog import CATALOG
     from lrpe.lab.data.dataset import HERE, HUB
     from lrpe.lab.experiments.known import COLUMNS
@@ -45,18 +48,18 @@ def paths(text: str) -> dict[str, str]:
         if name not in COLUMNS and name not in CATALOG:
             raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
         there = path in (HUB, HERE) or os.path.exists(path)
-        require(there, f"The data of {name} is said to be at {path!r}, which does not exist.")
+        require(there, f"--data names {path!r} as the path of {name}, which does not exist.")
     return found
 
 
 def one(names: list[Word], verb: str, what: str) -> Word:
-    """Return the only one of these names."""
+    """Return the only name; refuse none or several."""
     require(len(names) == 1, f"lrpe {verb} takes one {what}; got {' '.join(map(str, names)) or 'none'}.")
     return names[0]
 
 
 def take_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The other words, and the dotted keys with their values.
+    """Separate the dotted keys and their values from the other words; the verb says what they change.
 
     >>> take_dotted(["train", "books", "--model.norm", "rms", "--data.path=x.y", "--out", "a.b"])
     (['train', 'books', '--out', 'a.b'], {'model.norm': 'rms', 'data.path': 'x.y'})
@@ -69,7 +72,7 @@ def take_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             continue
         given = value if equals else next(words, None)
         if given is None or (not equals and given.startswith("--")):
-            raise LrpeError(f"{key} has a value: {key} VALUE; got none.")
+            raise LrpeError(f"{key} needs a value: {key} VALUE; got none.")
         found[key.removeprefix("--")] = given
     return rest, found
 

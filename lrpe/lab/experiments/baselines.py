@@ -27,11 +27,11 @@ class Counts:
         return ids[:-1].astype(np.int64) * self.vocabulary + ids[1:]
 
     def unigram_bits(self, ids: np.ndarray) -> float:
-        """Bits a token under the frequencies."""
+        """Return bits per token under the frequencies."""
         return float(-np.log2(self.alone[ids]).mean())
 
     def bigram_bits(self, ids: np.ndarray, mix: float) -> float:
-        """Bits a token under a mix of what followed the token before it and of the frequencies."""
+        """Return bits per token under a mix of pair frequencies and token frequencies."""
         codes = self.code(ids)
         places = np.minimum(np.searchsorted(self.pairs, codes), len(self.pairs) - 1)
         found = np.where(self.pairs[places] == codes, self.counts[places], 0)
@@ -43,7 +43,7 @@ class Counts:
 
 
 def count_text(task: LanguageModelling, tokens: int | None = None) -> dict[str, dict[str, float]]:
-    """Bits a token of unigrams and of bigrams by split, of its first ``tokens``; the mix is tuned on validation."""
+    """Return bits per token of unigrams and bigrams by split; the mix is tuned on validation."""
     streams = {split: task.text.windows(split).stream for split in task.text.splits}
     first = {split: stream.read(0, min(len(stream), tokens or len(stream))) for split, stream in streams.items()}
     counts = Counts(streams["train"].read(0, min(len(streams["train"]), COUNTED)), len(task.text.tokenizer))

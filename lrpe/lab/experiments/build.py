@@ -92,12 +92,12 @@ def load_checkpoint_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
     folder = Path(checkpoint.path)
     require(
         hash_files(folder / WEIGHTS) == checkpoint.weights,
-        f"The weights in {str(folder)!r} are not those that the run was to begin with. Choose them again: --from DIR.",
+        f"The weights in {str(folder)!r} are not those that the run was to begin with. Choose the checkpoint again.",
     )
     load_weights(folder, model)
 
 
 def lengthened(experiment: Experiment, times: int) -> Experiment:
-    """The experiment on windows so many times as long."""
+    """Return the experiment with windows ``times`` as long."""
     options = experiment.data.options
     return replace(experiment, data=experiment.data.with_options({"length": times * options["length"]}))

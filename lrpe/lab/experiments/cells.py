@@ -59,7 +59,7 @@ def attempt_on_one_thread(cell: Experiment, runs: Path, device: str) -> str | No
 
 
 def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
-    """Train so many cells at a time, with a bar over all of them; lines now and then where there is no terminal."""
+    """Train several cells at the same time with one progress bar; print a line every 30 s without a terminal."""
     with tqdm(total=len(cells), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
         last = time.monotonic()
 

@@ -71,7 +71,7 @@ class Experiment:
         label: what was changed of it by hand, shortened to a part of its folder's name.
         training: how it is trained.
         samples: samples of the training split of the real data, for estimates.
-        scored: at most so many batches of a split are scored at the end; all if 0.
+        scored: the number of batches per split that are scored at the end; all if 0.
         lengths: multiples of the trained length that the model is scored at as well.
         start: the experiment whose weights it begins with.
         checkpoint: weights that it begins with instead, of a model of the same shape.

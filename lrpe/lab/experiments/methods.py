@@ -16,7 +16,7 @@ class Method:
     Attributes:
         name: as it is typed.
         title: as it is printed.
-        fields: of LrpeConfig, in whatever setting.
+        fields: fields of LrpeConfig in every setting.
         authors: fields as the paper's authors ran it, where they differ.
         both_ways: fields where a token also sees those after it, where they differ.
         positions: whether it needs absolute positions, having no others.

@@ -1,4 +1,4 @@
-"""Several cells at a time, each in a process of its own, which ends with the one that started it."""
+"""Train several cells at the same time, each in a process that ends when its parent ends."""
 
 import signal
 import sys
@@ -23,7 +23,7 @@ class Cell(Protocol):
 
 Attempt = Callable[[Any, Path, str], str | None]  # trains a cell, and returns why it failed, if it did
 GRACE = 120.0  # seconds in which a cell saves itself when its parent was killed
-KILLED = "A process was killed from outside, perhaps for want of memory; fewer --processes need less."
+KILLED = "A process was killed from outside, perhaps because memory ran out; fewer processes need less."
 
 # A server that has imported everything forks processes that start at once.
 _FORKS = "forkserver" in get_all_start_methods()
@@ -49,12 +49,12 @@ class Worker:
 def train_apart(
     attempt: Attempt, cells: Sequence[Cell], runs: Path, processes: int, device: str, watch: Callable
 ) -> dict[str, str]:
-    """Train cells, so many at a time; return why some failed, by their names.
+    """Train cells, ``processes`` at a time; return the reasons of failures by cell name.
 
     Args:
         attempt: trains a cell.
         cells, runs, device: what it trains, where and on what.
-        processes: how many at a time.
+        processes: number of cells to train at the same time.
         watch: called twice per second with the cells that are under way and the number of those that have ended.
     """
     if _FORKS:

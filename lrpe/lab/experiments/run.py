@@ -100,7 +100,7 @@ def score_split(experiment: Experiment, task: Task, model: Any, split: str, devi
 
 
 def score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
-    """The validation metrics at so many times the trained length, with each way to shrink α where there is an α."""
+    """Return validation metrics at ``times`` the trained length, with each scaling of α if the encoding has α."""
     fewer = replace(experiment, training=replace(experiment.training, evaluation_batch=max(1, 32 // times)))
     found = {}
     for kind, changes in scalings(load_model(best).config, times):

@@ -128,7 +128,7 @@ def plan(updates: int, batch: int, rate: float) -> dict[str, Any]:
 
 
 def often(updates: int, batches: int, size: int) -> dict[str, Any]:
-    """Evaluate so many batches of this size six times in a run."""
+    """Evaluate this number of batches six times per run."""
     return {"evaluate_every": max(1, updates // 6), "evaluation_batches": batches, "evaluation_batch": size}
 
 
