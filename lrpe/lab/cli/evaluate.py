@@ -16,7 +16,7 @@ class Evaluate:
 
     Attributes:
         folder: the run.
-        batches: at most so many batches of each split; as the run was scored if not given, and 0 is all.
+        batches: the number of batches per split; as the run was scored if not given, all if 0.
         json: print JSON.
     """
 

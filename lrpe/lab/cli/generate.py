@@ -1,4 +1,4 @@
-"""``lrpe generate``: a trained language model goes on with a text."""
+"""``lrpe generate``: a trained language model continues a text."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +15,10 @@ class Generate:
 
     Attributes:
         folder: a run of a language model, or a model's folder.
-        prompt: what it goes on with.
+        prompt: the text to continue.
         tokens: how many tokens to write.
         temperature: of sampling; 0 takes the likeliest token.
-        top_k: sample from so many of the likeliest tokens; from all if 0.
+        top_k: the number of likeliest tokens to sample from; all if 0.
         seed: of sampling.
     """
 

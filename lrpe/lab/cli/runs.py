@@ -14,7 +14,7 @@ from lrpe.lab.aligned import in_columns
 class Runs:
     """List the runs of a folder with their status and best validation figure.
 
-    A run is running, finished, diverged, interrupted (the command that began it goes on with it) or damaged.
+    A run is running, finished, diverged, interrupted (the same command resumes it) or damaged.
 
     Attributes:
         runs: the folder with all runs.

@@ -48,7 +48,7 @@ def paths(text: str) -> dict[str, str]:
         if name not in COLUMNS and name not in CATALOG:
             raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
         there = path in (HUB, HERE) or os.path.exists(path)
-        require(there, f"--data names {path!r} as the path of {name}, which does not exist.")
+        require(there, f"--data says that {name} is at {path!r}, which does not exist.")
     return found
 
 

@@ -37,7 +37,7 @@ def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str
 
 
 def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
-    """Why the cell failed, if it did. Of several processes none goes on without the others: they all end."""
+    """Return why the cell failed, if it did. With several processes a failure is raised, so that all of them end."""
     try:
         run(cell, runs, device)
     except StoppedError:

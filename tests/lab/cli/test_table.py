@@ -334,7 +334,7 @@ def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys
         (["train", "stdlib", "--training.optimization.betas", "[0.9]"], "betas must have 2 values; got [0.9]"),
         (["train", "lra-text", "--experiment.lengths", "[2]"], "Language models alone are scored at other lengths"),
         (["train", "stdlib", "--method", "type4"], "Did you mean"),
-        (["train", "stdlib", "--model.norm"], "has a value"),
+        (["train", "stdlib", "--model.norm"], "needs a value"),
         (["verify", "--model.norm", "rms"], "unrecognized arguments"),
     ],
 )
