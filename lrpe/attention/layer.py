@@ -1,4 +1,4 @@
-"""What every attention layer has: heads, their projections, and an encoding of queries and keys."""
+"""The parts shared by attention layers: sizes, projections, padding, and the choice of an encoding."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ RECOMMENDED = _Recommended()
 
 
 class Heads(NamedTuple):
-    """Sizes of an attention layer."""
+    """The sizes of an attention layer."""
 
     width: int
     heads: int
@@ -39,12 +39,11 @@ class Heads(NamedTuple):
             check_count(name, size)
         require(
             heads % key_heads == 0,
-            f"Every key head serves as many queries, so key_heads divides heads; got heads={heads}, "
-            f"key_heads={key_heads}.",
+            f"key_heads must divide heads; got heads={heads}, key_heads={key_heads}.",
         )
         require(
             head_dim is not None or width % heads == 0,
-            f"head_dim is width / heads unless it is given; got width={width}, heads={heads}.",
+            f"width must be divisible by heads unless head_dim is given; got width={width}, heads={heads}.",
         )
         head_dim = width // heads if head_dim is None else head_dim
         value_dim = head_dim if value_dim is None else value_dim
@@ -54,14 +53,17 @@ class Heads(NamedTuple):
 
 
 class AttentionLayer(nn.Module):
-    """Projections to heads and back."""
+    """Base class with the projections to heads and back."""
 
     def __init__(self, sizes: Heads, bias: bool, qkv_bias: bool | None, dropout: float):
         super().__init__()
         self.sizes = sizes
         qkv_bias = bias if qkv_bias is None else qkv_bias
         for name, value in (("bias", bias), ("qkv_bias", qkv_bias)):
-            require(isinstance(value, bool), lambda name=name, value=value: f"{name} is True or False; got {value!r}.")
+            require(
+                isinstance(value, bool),
+                lambda name=name, value=value: f"{name} must be True or False; got {name}={value!r}.",
+            )
         check_rate("dropout", dropout)
         self.q_proj = nn.Linear(sizes.width, sizes.heads * sizes.head_dim, bias=qkv_bias)
         self.k_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.head_dim, bias=qkv_bias)
@@ -76,16 +78,16 @@ class AttentionLayer(nn.Module):
         require(
             x.ndim == context.ndim == 3
             and x.shape[-1] == context.shape[-1] == width
-            and x.shape[0] == context.shape[0],  # not len(x), which an exporter takes for a constant
+            and x.shape[0] == context.shape[0],  # not len(x), which would become a constant in an export
             lambda: (
-                f"The input, and its context if it has one, are (batch, n, width) with width={width}; "
+                f"x and context must share the batch and have shape (batch, n, width) with width={width}; "
                 f"got {tuple(x.shape)} and {tuple(context.shape)}."
             ),
         )
         self.check_weights(x, context)
 
     def check_weights(self, x: Tensor, context: Tensor) -> None:
-        """Check that inputs fit the weights, if those are plain: quantised and offloaded ones are fitted when used."""
+        """Check device and dtype of the inputs, unless the weights are quantised or offloaded: those convert on use."""
         weight = self.q_proj.weight
         if not weight.is_floating_point() or weight.device.type == "meta":
             return
@@ -93,19 +95,19 @@ class AttentionLayer(nn.Module):
         require(
             x.dtype == context.dtype == weight.dtype or torch.is_autocast_enabled(x.device.type),
             lambda: (
-                f"The input has the dtype of the layer's weights, {weight.dtype}; got {x.dtype} and {context.dtype}. "
+                f"x and context must have the dtype of the weights, {weight.dtype}; got {x.dtype} and {context.dtype}. "
                 "Convert one of them, or use torch.autocast."
             ),
         )
 
     def project(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(batch, n, width) -> queries (batch, heads, n, head_dim), and keys and values of the context."""
+        """Project x (batch, n, width) to queries (batch, heads, n, head_dim), and the context to keys and values."""
         heads, key_heads = self.sizes.heads, self.sizes.key_heads
         q = _split_heads(self.q_proj(x), heads)
         return q, _split_heads(self.k_proj(context), key_heads), _split_heads(self.v_proj(context), key_heads)
 
     def join(self, heads: Tensor) -> Tensor:
-        """(batch, heads, n, value_dim) -> (batch, n, width)."""
+        """Join the heads and project them; (batch, heads, n, value_dim) -> (batch, n, width)."""
         return self.dropout(self.o_proj(heads.transpose(1, 2).flatten(2)))
 
 
@@ -116,9 +118,9 @@ def _split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x (batch, ..., n, d) with zeros where the mask (batch, n) says padding: whatever stands there, NaN too, is gone.
+    """Return x (batch, ..., n, d) with zeros at padding, where the mask (batch, n) is False.
 
-    Nothing of it reaches a sum, where 0 · NaN would spread, nor a gradient.
+    Multiplying by the mask would not do: 0 · NaN would spread through the sums and the gradients.
     """
     if mask is None:
         return x
@@ -128,7 +130,7 @@ def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
 def zero_both_paddings(
     x: Tensor, context: Tensor, mask: Tensor | None, context_mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """x and its context without their padding; one tensor if they are one."""
+    """Zero the padding of x and of its context; if they are one tensor, return one tensor twice."""
     shown = zero_padding(x, mask)
     return shown, shown if context is x else zero_padding(context, context_mask)
 
@@ -137,29 +139,29 @@ EncodingChoice = str | EncodingConfig | PositionalEncoding
 
 
 def configure_features(choice: Any, phi: FeatureMap, head_dim: int, key_heads: int) -> EncodingConfig:
-    """The configuration behind a name, for vectors of φ's width if it acts after φ; a configuration as it is."""
+    """Return the configuration of a named encoding, of φ's width if it acts after φ; a configuration is unchanged."""
     if isinstance(choice, EncodingConfig):
         return choice
     if not isinstance(choice, str):
-        raise LrpeError(f"An encoding is a name, an EncodingConfig or an encoding; got {type(choice).__name__}.")
+        raise LrpeError(f"encoding must be a name, an EncodingConfig or an encoding; got {type(choice).__name__}.")
     config = configure_for_heads(choice, head_dim, key_heads)
     width = head_dim if config.acts == "before" else feature_width(phi, head_dim)
     return config if width == head_dim else configure_for_heads(choice, width, key_heads)
 
 
 def choose_encoding(choice: EncodingChoice, dim: int, key_heads: int) -> PositionalEncoding:
-    """An encoding of vectors of size ``dim`` by name or configuration, or the encoding itself."""
+    """Return the encoding of vectors of size ``dim`` by name or configuration, or the given one after checking it."""
     if isinstance(choice, str):
         choice = configure_for_heads(choice, dim, key_heads)
     encoding = choice.build() if isinstance(choice, EncodingConfig) else choice
     if not isinstance(encoding, PositionalEncoding):
-        raise LrpeError(f"An encoding is a name, an EncodingConfig or an encoding; got {type(encoding).__name__}.")
+        raise LrpeError(f"encoding must be a name, an EncodingConfig or an encoding; got {type(encoding).__name__}.")
     require(
         encoding.head_dim == dim,
-        f"The encoding acts on vectors of size {dim} here; it was made for head_dim={encoding.head_dim}.",
+        f"encoding must act on vectors of size {dim} here; got head_dim={encoding.head_dim}.",
     )
     require(
         encoding.heads in (None, key_heads),
-        f"An encoding with heads of its own has one for each of the {key_heads} key heads; got {encoding.heads}.",
+        f"encoding must have heads=None or one for each of the {key_heads} key heads; got heads={encoding.heads}.",
     )
     return encoding

@@ -1,4 +1,4 @@
-"""The linear attention layer: whole sequences, or token by token from a state of fixed size."""
+"""The linear attention layer, over whole sequences or token by token with a state of fixed size."""
 
 import torch
 from torch import Tensor
@@ -29,26 +29,26 @@ from lrpe.precision import compute_dtype
 class LinearAttention(AttentionLayer):
     """o_t = N(Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s).
 
-    Encoding, feature map, normaliser, summation and decay are independent choices. Their defaults are what
-    docs/choosing.md recommends, and those of ``LrpeConfig``.
+    Encoding, feature map, normaliser, summation and decay are independent choices. Their defaults are
+    the ones that docs/choosing.md recommends, and equal those of ``LrpeConfig``.
 
     Args:
-        width: of the input and the output.
-        heads: of the queries.
-        encoding: a name, an EncodingConfig or an encoding; "none" for none. What it draws at random comes from its
-            seed, or else from torch's global generator, so that every layer has its own.
-        key_heads: heads of keys and values, a divisor of ``heads``; as many as ``heads`` if None.
-        head_dim: of queries and keys; width / heads if None.
-        value_dim: of values; head_dim if None.
-        feature_map: φ, by name or any callable.
+        width: size of the input and output vectors.
+        heads: number of query heads.
+        encoding: a name, an EncodingConfig or an encoding; "none" for no encoding. Random parameters are drawn from
+            its seed, or without one from torch's global generator, so that layers differ.
+        key_heads: number of key and value heads, a divisor of ``heads``; ``heads`` if None.
+        head_dim: size of queries and keys per head; width / heads if None.
+        value_dim: size of values per head; head_dim if None.
+        feature_map: φ, a name or any callable.
         normalizer: "plain", "encoded", "clamped", "output", "output-rms", "output-head", "output-rms-head", or a
             Normalizer.
         summation: "causal", "bidirectional", or a Summation.
-        decay: "spread" (see ``spread_decay``), one r per key head, or None. It is None for an encoding that brings its
-            own, for one on a grid and for cross-attention.
-        bias: of the projections.
-        qkv_bias: of those to queries, keys and values; as ``bias`` if None.
-        dropout: of the output.
+        decay: "spread" (see ``spread_decay``), one r per key head, or None. It must be None for an encoding with
+            its own decay, for one on a grid, and for cross-attention.
+        bias: whether the projections have biases.
+        qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
+        dropout: dropout rate of the output.
 
     >>> attention = LinearAttention(64, heads=4)
     >>> x = torch.randn(2, 10, 64)
@@ -100,18 +100,18 @@ class LinearAttention(AttentionLayer):
         context_positions: Tensor | None = None,
         context_mask: Tensor | None = None,
     ) -> Tensor:
-        """Attention of x (batch, n, width) to itself, or to a ``context`` (batch, m, width); (batch, n, width).
+        """Attend from x (batch, n, width) to itself, or to a ``context`` (batch, m, width); return (batch, n, width).
 
         Args:
-            x: the tokens.
-            context: other tokens to attend to, all of them, by a bidirectional sum without a decay.
-            positions: integers (n,) or (batch, n); (n, axes) or (batch, n, axes) on a grid. If they are not given, real
-                tokens are counted from 0 in each sequence, and padding is not. They never fall within a sequence where
-                attention is causal or decays, and they do not separate packed sequences.
-            mask: (batch, n), True (or 1) for real tokens. What stands at padding, NaN too, enters nothing.
-            sequences: a number per token, (n,) or (batch, n), that changes where another packed sequence begins.
-            cu_seqlens: the boundaries of packed sequences in one row, (sequences + 1,), in place of ``sequences``.
-            context_positions, context_mask: of the context.
+            x: the tokens' vectors.
+            context: other tokens, all of which are seen; needs a bidirectional sum without a decay.
+            positions: integers (n,) or (batch, n); (n, axes) or (batch, n, axes) on a grid. By default the real tokens
+                of each sequence are counted from 0. Positions must not fall within a sequence if attention is causal
+                or has a decay, and they do not separate packed sequences.
+            mask: (batch, n), True (or 1) for real tokens. Values at padding, even NaN, have no effect.
+            sequences: an integer per token, (n,) or (batch, n), that changes where another packed sequence begins.
+            cu_seqlens: the boundaries of packed sequences in one row, (sequences + 1,), instead of ``sequences``.
+            context_positions, context_mask: the same for the context.
         """
         self.check_inputs(x, x if context is None else context)
         told = (positions, mask, sequences, cu_seqlens, context_positions, context_mask)
@@ -127,12 +127,15 @@ class LinearAttention(AttentionLayer):
         mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Tensor, DecodingState]:
-        """The causal pass over x, from a state if one is given, and the state after it, or one per packed sequence.
+        """Attend causally, continuing a state if given; return the output and the state, or one per packed sequence.
 
-        The arguments are those of ``forward``. In a loop use ``torch.inference_mode()``: else each state keeps the
-        graph of all that came before it.
+        The arguments are those of ``forward``. In a loop use ``torch.inference_mode()``: otherwise each state keeps
+        the autograd graph of all earlier tokens.
         """
-        require(self.summation.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
+        require(
+            self.summation.causal,
+            'Only a causal sum has a state; this layer sums both ways. Build it with summation="causal".',
+        )
         self.check_inputs(x, x)
         if state is not None:
             check_decoding_state(state)
@@ -142,17 +145,15 @@ class LinearAttention(AttentionLayer):
         return out, after
 
     def step(self, x: Tensor, state: DecodingState, mask: Tensor | None = None) -> tuple[Tensor, DecodingState]:
-        """One token per row, (batch, width) -> (batch, width), and the state after it. A masked row stays as it is."""
+        """Attend with one token per row, (batch, width) -> (batch, width). A masked row leaves its state unchanged."""
         check_decoding_state(state)
         check_tensor("x", x)
-        require(
-            x.ndim == 2, lambda: f"A step takes one token per row, (batch, width); got {tuple(x.shape)}. See prefill."
-        )
+        require(x.ndim == 2, lambda: f"x must be one token per row, (batch, width); got {tuple(x.shape)}. See prefill.")
         out, state = self.prefill(x[:, None], state, mask=read_step_mask(mask))
         return out[:, 0], state
 
     def initial_state(self, batch: int) -> DecodingState:
-        """The state of no token: zeros, at position 0."""
+        """Return the state before the first token: zeros, at position 0."""
         check_count("batch", batch, least=0)
         like = self.o_proj.weight
         f, delta = self.state_widths
@@ -166,7 +167,7 @@ class LinearAttention(AttentionLayer):
         return self.decay.r is not None
 
     def find_state_widths(self) -> tuple[int, int]:
-        """The widths of the features that S and z are summed from."""
+        """Return the widths of the features that S and z are sums of."""
         plain = feature_width(self.phi, self.sizes.head_dim)
         after = self.encoding.acts == "after"
         encoded = self.encoding.feature_dim if after else feature_width(self.phi, self.encoding.feature_dim)
@@ -181,7 +182,7 @@ class LinearAttention(AttentionLayer):
         state: DecodingState | None = None,
         wants_state: bool = True,
     ) -> tuple[Tensor, DecodingState | None]:
-        """Attention of tokens that were read; and if it is causal and wanted, the state after them."""
+        """Attend with checked tokens; return the output, and the state after them if it is wanted and causal."""
         q, k, v = self.project(*zero_both_paddings(x, context, tokens.mask, context_tokens.mask))
         choices = (self.encoding, self.phi, self.normalizer, self.summation, self.decay.r)
         out, after = sum_and_normalize(q, k, v, *choices, tokens, context_tokens, state, wants_state)

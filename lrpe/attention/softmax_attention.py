@@ -1,4 +1,4 @@
-"""The vanilla attention layer, with the encodings of linear attention or with scores in canonical form."""
+"""The softmax attention layer, with the encodings of linear attention or with scores in canonical form."""
 
 import math
 
@@ -23,25 +23,25 @@ from lrpe.theory.instances import FamilyForm
 class SoftmaxAttention(AttentionLayer):
     """o_t = Σ_s softmax_s(score_ts / √head_dim + |t-s| ln r) v_s.
 
-    A score is (M_t q_t)·(M_s k_s), or that of a canonical form. There is no φ: PER and SPE act on q and k themselves.
-    Every form's scores are divided by √head_dim; where its paper does otherwise, pass ``scale``: 1 for T5, which does
-    not divide, (3·head_dim)^-½ for DeBERTa. SPE's features are made for a division by √realizations, and get that.
+    A score is (M_t q_t)·(M_s k_s), or that of a canonical form. There is no φ: PER and SPE act on q and k directly.
+    Scores are divided by √head_dim; where a form's paper differs, pass ``scale``: 1 for T5, which does not divide, or
+    (3·head_dim)^-½ for DeBERTa. SPE's scores are divided by √realizations, as its features require.
 
     Args:
-        width: of the input and the output.
-        heads: of the queries.
+        width: size of the input and output vectors.
+        heads: number of query heads.
         encoding: a name, an EncodingConfig, an encoding, or a CanonicalForm that all heads share.
-        key_heads: heads of keys and values, a divisor of ``heads``; as many as ``heads`` if None.
-        head_dim: of queries and keys; width / heads if None.
-        value_dim: of values; head_dim if None.
+        key_heads: number of key and value heads, a divisor of ``heads``; ``heads`` if None.
+        head_dim: size of queries and keys per head; width / heads if None.
+        value_dim: size of values per head; head_dim if None.
         summation: "causal" or "bidirectional".
-        decay: "spread" (see ``spread_decay``), one r per key head, or None, the default: a softmax forgets by itself,
-            and a decay makes it form an n × n bias. An encoding may bring its own.
-        bias: of the projections.
-        qkv_bias: of those to queries, keys and values; as ``bias`` if None.
-        dropout: of the output.
-        attention_dropout: of the weights after the softmax.
-        scale: in place of 1/√head_dim; the encoding's own ``score_scale`` multiplies either.
+        decay: "spread" (see ``spread_decay``), one r per key head, or None, the default: a softmax can ignore
+            distant keys without one, and a decay needs an n × n bias. An encoding may have its own.
+        bias: whether the projections have biases.
+        qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
+        dropout: dropout rate of the output.
+        attention_dropout: dropout rate of the weights after the softmax.
+        scale: replaces 1/√head_dim; the encoding's ``score_scale`` multiplies either.
 
     >>> attention = SoftmaxAttention(64, heads=4, encoding="type2")
     >>> x = torch.randn(2, 10, 64)
@@ -78,7 +78,7 @@ class SoftmaxAttention(AttentionLayer):
         self.form = encoding if isinstance(encoding, CanonicalForm) else None
         require(
             self.form is None or self.form.head_dim == sizes.head_dim,
-            f"The form takes queries and keys of size {sizes.head_dim} here; it was made for "
+            f"encoding must be a form of queries and keys of size {sizes.head_dim} here; got "
             f"head_dim={self.form and self.form.head_dim}.",
         )
         named = "none" if isinstance(encoding, CanonicalForm) else encoding
@@ -103,9 +103,9 @@ class SoftmaxAttention(AttentionLayer):
         context_positions: Tensor | None = None,
         context_mask: Tensor | None = None,
     ) -> Tensor:
-        """Attention of x (batch, n, width) to itself, or to a ``context`` (batch, m, width); (batch, n, width).
+        """Attend from x (batch, n, width) to itself, or to a ``context`` (batch, m, width); return (batch, n, width).
 
-        The arguments are those of ``LinearAttention``.
+        The arguments are those of ``LinearAttention.forward``.
         """
         self.check_inputs(x, x if context is None else context)
         told = (positions, mask, sequences, cu_seqlens, context_positions, context_mask)
@@ -122,10 +122,14 @@ class SoftmaxAttention(AttentionLayer):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """The causal pass over x, from a state if one is given, and the state after it."""
-        require(self.causal, "Only a causal attention has a state; this one's summation is bidirectional.")
+        """Attend causally, continuing a state if given; return the output and the state after it."""
+        require(
+            self.causal, 'Only a causal sum has a state; this layer sums both ways. Build it with summation="causal".'
+        )
         axes = self.encoding.axes
-        require(axes == 1, f"A state counts steps along a sequence; this encoding has a grid of {axes} axes.")
+        require(
+            axes == 1, f"A state counts steps along a sequence; this encoding has a grid of {axes} axes. Use forward."
+        )
         self.check_inputs(x, x)
         if state is not None:
             self.check_state(state, x)
@@ -135,15 +139,15 @@ class SoftmaxAttention(AttentionLayer):
         return out, after
 
     def step(self, x: Tensor, state: KeyValues, mask: Tensor | None = None) -> tuple[Tensor, KeyValues]:
-        """One token per row, (batch, width) -> (batch, width), and the state after it. A masked row adds padding."""
-        require(state is not None, "A step goes on from a state; make one by prefill(x) or initial_state(batch).")
+        """Attend with one token per row, (batch, width) -> (batch, width). A masked row adds padding to the state."""
+        require(state is not None, "state must not be None; make one with prefill(x) or initial_state(batch).")
         check_tensor("x", x)
-        require(x.ndim == 2, lambda: f"A step takes one token per row, (batch, width); got {tuple(x.shape)}.")
+        require(x.ndim == 2, lambda: f"x must be one token per row, (batch, width); got {tuple(x.shape)}.")
         out, state = self.prefill(x[:, None], state, mask=read_step_mask(mask))
         return out[:, 0], state
 
     def initial_state(self, batch: int) -> KeyValueState:
-        """The state of no token."""
+        """Return the state before the first token."""
         check_count("batch", batch, least=0)
         like, rows = self.o_proj.weight, (batch, self.sizes.key_heads, 0)
         return KeyValueState(
@@ -154,20 +158,18 @@ class SoftmaxAttention(AttentionLayer):
         )
 
     def reserve(self, batch: int, room: int) -> ReservedState:
-        """The state of no token, with memory for ``room`` of them: further tokens are written into it, not copied."""
+        """Return the state before the first token, with memory for ``room`` tokens that are written in place."""
         check_count("room", room, least=0)
         return ReservedState(self.initial_state(batch), room)
 
     def check_state(self, state: KeyValues, x: Tensor) -> None:
         if not isinstance(state, KeyValues):
-            raise LrpeError(f"Softmax attention goes on from a KeyValueState; got {type(state).__name__}.")
+            raise LrpeError(f"state must be a KeyValueState or a ReservedState; got {type(state).__name__}.")
         check_key_values(state, x)
         rows = (x.shape[0], self.sizes.key_heads, state.positions.shape[1])
         expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (rows[0], rows[2])]
         found = [tuple(tensor.shape) for tensor in (state.keys, state.values, state.positions)]
-        require(
-            found == expected, lambda: f"This layer's state of {rows[2]} tokens has shapes {expected}; got {found}."
-        )
+        require(found == expected, lambda: f"state of {rows[2]} tokens must have the shapes {expected}; got {found}.")
 
     def attend(
         self,
@@ -178,7 +180,7 @@ class SoftmaxAttention(AttentionLayer):
         state: KeyValues | None = None,
         wants_state: bool = True,
     ) -> tuple[Tensor, KeyValues | None]:
-        """Attention of tokens that were read; and if it is causal, the state after them, which costs nothing."""
+        """Attend with checked tokens; return the output, and if causal the state, wanted or not: it costs nothing."""
         if state is not None:
             self.check_state(state, x)
         q, k, v = self.project(*zero_both_paddings(x, context, tokens.mask, context_tokens.mask))
@@ -186,7 +188,7 @@ class SoftmaxAttention(AttentionLayer):
         q, k = self.encoding.query(q, table), self.encoding.key(k, key_table)
         require(
             state is None or (state.keys.dtype == k.dtype and state.values.dtype == v.dtype),
-            lambda: f"The state holds {state and state.keys.dtype}, and the layer makes {k.dtype} of x.",
+            lambda: f"state must have the dtype of the layer's keys, {k.dtype}; got {state and state.keys.dtype}.",
         )
         if not self.causal:
             return self.join(self.weigh(q, k, v, tokens, context_tokens)), None
@@ -195,7 +197,7 @@ class SoftmaxAttention(AttentionLayer):
         return self.join(self.weigh(q, after.keys, after.values, tokens, keys)), after
 
     def weigh(self, q: Tensor, k: Tensor, v: Tensor, tokens: Tokens, keys: Tokens) -> Tensor:
-        """The weighted sum of values for encoded queries and keys; (batch, heads, n, value_dim)."""
+        """Return the weighted sums of values for encoded queries and keys; (batch, heads, n, value_dim)."""
         visibility = Visibility(self.causal, tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0
         fade = None

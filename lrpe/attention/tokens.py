@@ -1,4 +1,4 @@
-"""Which tokens there are: their positions, which of them are padding, and which packed sequence each belongs to."""
+"""The tokens of a batch: their positions, which are padding, and which packed sequence each belongs to."""
 
 from typing import NamedTuple, Protocol
 
@@ -12,36 +12,36 @@ from lrpe.positions import padded
 
 
 class Tokens(NamedTuple):
-    """n tokens of each of ``batch`` rows. Positions of None are 0, 1, ...; a mask is True for real tokens."""
+    """The n tokens of each row of a batch. Positions of None mean 0, 1, ...; the mask is True for real tokens."""
 
     positions: Tensor | None  # (batch or 1, n) int64, or (batch or 1, n, axes) on a grid
     mask: Tensor | None  # (batch, n) bool
-    sequences: Tensor | None  # (batch or 1, n) int64: 0, 1, ... in the order in which they come
-    bounds: Tensor | None = None  # (sequences + 1,) int64: where they begin and end, if cu_seqlens says so
-    gap: Tensor | None = None  # (batch,): how far the state that they go on from stands before them; 1 if None
+    sequences: Tensor | None  # (batch or 1, n) int64: the index of each token's sequence, 0, 1, ... from the left
+    bounds: Tensor | None = None  # (sequences + 1,) int64: the sequences' boundaries, if given as cu_seqlens
+    gap: Tensor | None = None  # (batch,): steps from the last token of a preceding state to the first token; 1 if None
     next: Tensor | None = None  # (batch,): one past the position of each row's last real token
 
     def clock(self) -> Tensor | None:
-        """Positions that never fall within a sequence, for the decay: padding stands where the token before it does.
+        """Return the positions that a decay counts by, which never fall within a sequence.
 
-        Padding before all real tokens of a sequence stands at the row's first position.
+        Padding has the position of the real token before it in its sequence, or the row's lowest real position.
         """
         if self.positions is None or self.mask is None:
             return self.positions
         far = torch.iinfo(torch.long).max
         first = self.positions.masked_fill(~self.mask, far).amin(-1, keepdim=True)
-        first = first.masked_fill(first == far, 0)
+        first = first.masked_fill(first == far, 0)  # a row of padding only
         since = torch.where(self.mask, self.positions - first, 0)
         if self.sequences is None:
             return last_real(since, self.mask) + first
-        lift = self.sequences * (since.amax(-1, keepdim=True) + 1)  # every sequence stands above the one before it
+        lift = self.sequences * (since.amax(-1, keepdim=True) + 1)  # keeps a maximum from crossing sequences
         return (since + lift).cummax(-1).values - lift + first
 
 
 def last_real(values: Tensor, mask: Tensor) -> Tensor:
-    """The value at the last real token up to each token, 0 before all of them; (batch, n) -> (batch, n).
+    """Return the value at the last real token up to each token, 0 before the first; (batch, n) -> (batch, n).
 
-    Values that never fall have it as their running maximum, for which ONNX has no word.
+    For values that never fall this is the running maximum (cummax), which ONNX lacks.
     """
     count = mask.long().cumsum(-1)
     slots = torch.zeros_like(torch.cat([count, count[:, :1]], 1))
@@ -49,12 +49,12 @@ def last_real(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def positions_of(tokens: Tokens, x: Tensor) -> Tensor:
-    """The positions of the tokens of x (..., n, d), (batch or 1, n)."""
+    """Return the positions of the tokens of x (..., n, d); (batch or 1, n)."""
     return torch.arange(x.shape[-2], device=x.device)[None] if tokens.positions is None else tokens.positions
 
 
 class _HasPosition(Protocol):
-    """A state as far as its tokens go: it knows the next position of each row, (batch,)."""
+    """A state with the next position of each row, (batch,)."""
 
     @property
     def position(self) -> Tensor: ...
@@ -71,23 +71,24 @@ def read_tokens(
     decays: bool = False,
     causal: bool = False,
 ) -> Tokens:
-    """Check what a caller says of the n tokens of x (batch, ..., n, d), and fill in the positions that follow.
+    """Check the arguments that describe the n tokens of x (batch, ..., n, d), and fill in default positions.
 
-    ``decays`` says whether a decay counts steps by these positions, ``causal`` whether tokens see none after them.
+    ``decays`` says whether weights decay with these positions, ``causal`` whether tokens see no later ones.
     """
     counts = state is not None or decays
     require(
         axes == 1 or not counts,
-        f"A decay and a state count steps along a sequence; this encoding has a grid of {axes} axes.",
+        f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None and "
+        "state=None.",
     )
     mask = None if mask is None else read_mask(mask, x)
     bounds = None
     if cu_seqlens is not None:
-        require(sequences is None, "cu_seqlens and sequences both tell packed sequences apart; pass one of the two.")
+        require(sequences is None, "cu_seqlens and sequences both separate packed sequences; pass one of the two.")
         sequences, bounds = number_sequences(cu_seqlens, x), cu_seqlens.long()
     if sequences is not None:
         sequences = read_sequences(sequences, x)
-        require(state is None, "A state goes on with one sequence; packed sequences start anew. Pass one of the two.")
+        require(state is None, "Packed sequences start anew and cannot continue a state. Pass one of the two.")
     if state is not None:
         _check_state_position(state, x)
     given = Tokens(None if positions is None else read_positions(positions, x, axes), mask, sequences, bounds)
@@ -112,19 +113,21 @@ def read_sides(
     decays: bool = False,
     causal: bool = False,
 ) -> tuple[Tokens, Tokens]:
-    """The tokens of the queries and of the keys: one and the same, unless there is a context to attend to."""
+    """Return the tokens of the queries and of the keys, which are the same object unless there is a context."""
     if context is None:
         told = context_positions is not None or context_mask is not None
-        require(not told, "context_positions and context_mask are of a context; none was given.")
+        require(not told, "context_positions and context_mask describe a context; none was given. Leave them out.")
         tokens = read_tokens(x, axes, positions, mask, sequences, cu_seqlens, state, decays, causal)
         return tokens, tokens
     packed = sequences is not None or cu_seqlens is not None
-    require(not packed and state is None, "Packed sequences and states attend to themselves, not to a context.")
+    require(
+        not packed and state is None, "Packed sequences and states attend to themselves; pass them without a context."
+    )
     return read_tokens(x, axes, positions, mask), read_tokens(context, axes, context_positions, context_mask)
 
 
 def _no_tokens(given: Tokens, state: _HasPosition | None, x: Tensor) -> Tokens:
-    """What there is to say of 0 tokens: a grid's positions, the number of packed sequences, where a state stands."""
+    """Return 0 tokens: their (empty) positions, the boundaries of packed sequences, and the state's next position."""
     stays = _consecutive(state, x)
     return stays._replace(
         positions=given.positions if stays.positions is None else stays.positions, bounds=given.bounds
@@ -132,7 +135,7 @@ def _no_tokens(given: Tokens, state: _HasPosition | None, x: Tensor) -> Tokens:
 
 
 def _consecutive(state: _HasPosition | None, x: Tensor) -> Tokens:
-    """Tokens one after another, from where the state stands, or from 0."""
+    """Return tokens with consecutive positions from the state's next position, or from 0."""
     batch, n = x.shape[0], x.shape[-2]
     if state is None:
         return Tokens(None, None, None, next=torch.full((batch,), n, dtype=torch.long, device=x.device))
@@ -141,7 +144,7 @@ def _consecutive(state: _HasPosition | None, x: Tensor) -> Tokens:
 
 
 def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, decays: bool) -> Tokens:
-    """The tokens with positions that were not given, with the gap to the state, and with the next position."""
+    """Fill in the positions if they were not given, the gap after the state, and the next position."""
     tokens = given
     if tokens.positions is None:
         counted = _count_real(given, x)
@@ -151,16 +154,16 @@ def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, decays: bool)
 
 
 def _count_real(tokens: Tokens, x: Tensor) -> Tensor:
-    """Positions from 0 on that count the real tokens of each sequence, (batch or 1, n): padding counts nowhere.
+    """Return positions that count the real tokens of each sequence from 0; (batch or 1, n).
 
-    Padding has the position of the real token before it in its sequence, or 0.
+    Padding is not counted: it has the position of the real token before it in its sequence, or 0.
     """
     mask = torch.ones(1, x.shape[-2], dtype=torch.bool, device=x.device) if tokens.mask is None else tokens.mask
     if tokens.sequences is None:
         return padded(mask)
     real = mask.long()
     count = real.cumsum(-1)
-    before = torch.where(begins(tokens.sequences), count - real, 0).cummax(-1).values  # of all earlier sequences
+    before = torch.where(begins(tokens.sequences), count - real, 0).cummax(-1).values  # in all earlier sequences
     return (count - 1 - before).clamp(min=0)
 
 
@@ -170,23 +173,23 @@ def _check_state_position(state: _HasPosition, x: Tensor) -> None:
     require(
         place.shape == (batch,) and place.device == x.device and place.dtype == torch.long,
         lambda: (
-            f"The state has one position for each of {batch} rows, int64 on {x.device}; got {place.dtype} of shape "
-            f"{tuple(place.shape)} on {place.device}."
+            f"state.position must have one int64 position for each of {batch} rows, on {x.device}; got {place.dtype} "
+            f"of shape {tuple(place.shape)} on {place.device}."
         ),
     )
 
 
 def _gap_after(state: _HasPosition, tokens: Tokens) -> Tensor:
-    """How far the state stands before the first token: 1 if they follow one another, 0 if no token is real."""
+    """Return the steps from the state's last token to the first token: 1 if consecutive, 0 if no token is real."""
     clock = tokens.clock()
-    assert clock is not None  # _fill_in gives positions first
+    assert clock is not None  # _fill_in sets them first
     since = clock[:, 0] - state.position + 1
     return since if tokens.mask is None else torch.where(tokens.mask.any(-1), since, 0)
 
 
 def _next_position(tokens: Tokens, x: Tensor, state: _HasPosition | None) -> Tensor:
-    """One past the position of the last sequence's last real token, (batch,); where there is none, where it was."""
-    batch = x.shape[0]  # not len(x), which an exporter takes for a constant
+    """Return one past the position of the last sequence's last real token, or else the state's or 0; (batch,)."""
+    batch = x.shape[0]  # not len(x), which would become a constant in an export
     assert tokens.positions is not None
     place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
     if tokens.mask is None and tokens.sequences is None:
@@ -202,7 +205,7 @@ def _next_position(tokens: Tokens, x: Tensor, state: _HasPosition | None) -> Ten
 
 
 def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, decays: bool, causal: bool) -> None:
-    """Check that given positions lie beyond the state's, and do not fall where their order has a meaning."""
+    """Check that given positions come after the state's, and do not fall where their order matters."""
     positions = tokens.positions
     if positions is None or axes > 1 or not has_values(positions):
         return
@@ -214,9 +217,9 @@ def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, decays: 
         require(
             not bool(falls.any()),
             lambda: (
-                "Positions never fall within a sequence where attention is causal or decays; they do at (row, token) "
-                f"{tuple(falls.nonzero()[0].tolist())}. Positions alone do not separate packed sequences: pass "
-                "sequences or cu_seqlens."
+                "positions must never fall within a sequence if attention is causal or has a decay; they do at (row, "
+                f"token) {tuple(falls.nonzero()[0].tolist())}. To separate packed sequences, pass sequences or "
+                "cu_seqlens."
             ),
         )
 
@@ -226,15 +229,15 @@ def _check_beyond(state: _HasPosition, positions: Tensor, real: Tensor) -> None:
     require(
         bool((first >= state.position).all()),
         lambda: (
-            f"Positions go on from the state's, which stands before {state.position.tolist()}; the first given are "
-            f"{first.tolist()}."
+            f"positions must not be less than the state's next position, {state.position.tolist()}; got "
+            f"{first.tolist()} as the least."
         ),
     )
 
 
 def _find_falls(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
-    """Whether a real token stands before one that came earlier in its sequence; (batch, n)."""
+    """Return whether a real token's position is less than that of an earlier one in its sequence; (batch, n)."""
     span = positions.amax() - positions.amin() + 1
-    height = positions if sequences is None else positions + span * sequences  # each sequence above the one before
+    height = positions if sequences is None else positions + span * sequences  # above all earlier sequences
     lowest = torch.iinfo(torch.long).min
     return (height.masked_fill(~real, lowest).cummax(-1).values > height) & real

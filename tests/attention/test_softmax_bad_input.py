@@ -42,14 +42,14 @@ X = features(2, 3, WIDTH)
         (lambda: make(summation="bidirectional")(X, X[:1]), "width=12"),
         (lambda: make(summation="bidirectional")(X, X, sequences=torch.zeros(3).long()), "Packed"),
         (lambda: make()(X, context_mask=torch.ones(2, 3).bool()), "none was given"),
-        (lambda: make(summation="bidirectional").prefill(X), "bidirectional"),
+        (lambda: make(summation="bidirectional").prefill(X), "Only a causal sum"),
         (lambda: SoftmaxAttention(12, 2, encoding("rope", 6, axes=2)).prefill(X.float()), "along a sequence"),
         (lambda: make().step(X[:, 0], None), "initial_state"),  # type: ignore[arg-type]
         (lambda: make().step(X, make().initial_state(2)), "one token per row"),
         (lambda: make().step(X[:, 0], make().initial_state(3)), r"got \[\(3, 2, 0, 6\)"),
         (lambda: make().step(X[:, 0], make("type1").initial_state(2)), "shapes"),
         (lambda: make().step(X[:, 0], DecodingState(X, X, X)), "got DecodingState"),  # type: ignore[arg-type]
-        (lambda: make().prefill(X, make().prefill(X)[1], positions=torch.arange(3)), "go on from the state"),
+        (lambda: make().prefill(X, make().prefill(X)[1], positions=torch.arange(3)), "the state's next position"),
     ],
 )
 def test_a_broken_law_is_named(wrong, message):

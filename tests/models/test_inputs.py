@@ -119,7 +119,7 @@ def test_a_cache_is_refused_where_blocks_are_computed_twice():
 def test_a_cache_of_another_attention_is_refused():
     ids = draw_ids(1, 6)
     cache = tiny(LrpeForCausalLM)(ids).past_key_values
-    with pytest.raises(LrpeError, match="goes on from a KeyValueState; got DecodingState"):
+    with pytest.raises(LrpeError, match="state must be a KeyValueState or a ReservedState; got DecodingState"):
         tiny(LrpeForCausalLM, attention="softmax")(ids, past_key_values=cache)
 
 
