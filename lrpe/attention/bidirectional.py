@@ -1,4 +1,7 @@
-"""Σ_s (q_t·k_s) v_s over all keys: q (kᵀ v), whose gradient is four products."""
+"""Σ_s (q_t·k_s) v_s over all keys, computed as q (kᵀ v).
+
+The Functions here return S and z too, because ``setup_context`` can save only inputs and outputs.
+"""
 
 import torch
 from torch import Tensor
@@ -13,10 +16,10 @@ from lrpe.precision import compute_dtype
 def bidirectional_sum(
     q: Tensor, k: Tensor, v: Tensor, pairs: PairWeights, chunk: int = 64, total: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Σ_s w_ts (q_t·k_s) v_s and, if ``total`` is asked for, Σ_s w_ts (q_t·k_s), with w_ts = r^|p_t - p_s|.
+    """Σ_s w_ts (q_t·k_s) v_s and, if ``total``, Σ_s w_ts (q_t·k_s), with w_ts = r^|p_t - p_s|.
 
-    With no decay and no borders the sum is taken once for all queries. Else it is the causal sum, plus the causal sum
-    read from the end, less the key on the spot, which both have seen.
+    If every weight is 1, one sum over the keys is shared by all queries. Otherwise the result is the causal sum plus
+    the causal sum of the reversed tokens, minus the term s = t, which both contain.
     """
     dtype = compute_dtype(q.dtype)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
@@ -32,12 +35,12 @@ def bidirectional_sum(
 
 
 def by_group(x: Tensor, groups: int) -> Tensor:
-    """(batch, heads, n, f) -> (batch, groups, heads a group · n, f): the heads of a group, one after another."""
+    """(batch, heads, n, f) -> (batch, groups, heads per group · n, f): the heads of a group, one after another."""
     return x.unflatten(1, (groups, -1)).flatten(2, 3)
 
 
 def _sum_over_all(q: Tensor, k: Tensor, v: Tensor, total: bool) -> tuple[Tensor, Tensor]:
-    """Σ_s (q·k_s) v_s and, if ``total`` is asked for, Σ_s q·k_s; of values that are 0 wide, the latter alone."""
+    """Return Σ_s (q·k_s) v_s and, if ``total``, Σ_s q·k_s; values of width 0 skip the first sum."""
     if v.shape[-1] == 0:
         return q[..., :0], _ScoreTotal.of(q, k)[0] if total else q[..., :0]
     if not total:
@@ -97,7 +100,7 @@ class _ScoreTotal(Differentiable):
 
 
 class _SumAndTotal(Differentiable):
-    """Both at once, o and Δ of the same features, whose gradients are added as they arise."""
+    """o and Δ of the same features; their gradients are added in place, without a second copy of dq and dk."""
 
     generate_vmap_rule = True
 

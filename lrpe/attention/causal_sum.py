@@ -26,15 +26,16 @@ def causal_sum(
     chunk: int = 64,
     total: bool = False,
 ) -> _CausalSums:
-    """Σ_{s ≤ t} r^(p_t - p_s) (q_t·k_s) v_s, from an initial state (S, z) that stands ``gap`` before the first token.
+    """Σ_{s ≤ t} r^(p_t - p_s) (q_t·k_s) v_s, from an initial state (S, z) at ``gap`` positions before the first token.
 
-    q is (batch, heads, n, f), k (batch, key heads, n, f), v (batch, key heads, n, e). If ``total`` is asked for, the
-    sum of the scores comes beside it, (batch, heads, n, 1).
+    q is (batch, heads, n, f), k (batch, key heads, n, f), v (batch, key heads, n, e). If ``total`` is true, the sum of
+    the scores is computed too, (batch, heads, n, 1); otherwise that result has width 0.
     """
     if gap is None and not (S is None and z is None):
         gap = torch.ones(q.shape[0], dtype=torch.long, device=q.device)
     if torch.compiler.is_exporting():
         return sum_out_of_place(q, k, v, S, z, gap, pairs, chunk, total)
+    # Without weights the sum of the scores is a cumulative sum, and the rest can use the faster loop over chunks.
     if total and pairs.all_ones:
         sums, z_last = _running_total(q, k, z)
         if v.shape[-1] == 0:
@@ -46,7 +47,7 @@ def causal_sum(
 
 
 def _running_total(q: Tensor, k: Tensor, z: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The sums (batch, heads, n, 1) from a first sum of keys z (batch, key heads, f), and the last sum of keys."""
+    """Return the sums (batch, heads, n, 1) from an initial sum of keys z (batch, key heads, f), and the last z."""
     dtype = compute_dtype(q.dtype)
     q, k = q.to(dtype), k.to(dtype)
     sums = _RunningTotal.of(q, k, k.new_zeros(*k.shape[:2], k.shape[-1]) if z is None else z.to(dtype))
@@ -54,7 +55,10 @@ def _running_total(q: Tensor, k: Tensor, z: Tensor | None) -> tuple[Tensor, Tens
 
 
 class _RunningTotal(Differentiable):
-    """q_t·z_t with z_t = z + Σ_{s ≤ t} k_s, and its gradients dq_t = g_t z_t, dk_s = Σ_{t ≥ s} g_t q_t, dz = dk_0."""
+    """q_t·z_t with z_t = z + Σ_{s ≤ t} k_s, and its gradients dq_t = g_t z_t, dk_s = Σ_{t ≥ s} g_t q_t, dz = dk_0.
+
+    The backward pass computes z_t again; autograd would keep all of them.
+    """
 
     generate_vmap_rule = True
 
@@ -83,6 +87,8 @@ def _grouped(x: Tensor, k: Tensor) -> Tensor:
 
 
 class _CausalSum(Differentiable):
+    """The causal sum, which keeps only its inputs; autograd would keep every chunk's scores and state."""
+
     @staticmethod
     def forward(q, k, v, S, z, gap, decay, positions, sequences, chunk, total) -> _CausalSums:
         return sum_forward(q, k, v, S, z, gap, PairWeights(decay, positions, sequences), chunk, total)
@@ -94,7 +100,7 @@ class _CausalSum(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        saved = ctx.saved_tensors  # read once: checkpointing gives them out once
+        saved = ctx.saved_tensors  # read once: under checkpointing a second read fails
         dq, dk, dv, dS, dz = _CausalSumGradient.of(*grads, *saved, ctx.chunk, ctx.total)
         S, z = saved[3:5]
         return dq, dk, dv, None if S is None else dS, None if z is None else dz, *(None,) * 6
@@ -105,7 +111,7 @@ class _CausalSum(Differentiable):
 
 
 class _CausalSumGradient(Differentiable):
-    """The gradients of the sum, themselves differentiable once more."""
+    """The gradients of the causal sum, which can be differentiated once more."""
 
     @staticmethod
     def forward(g, g_sums, g_S, g_z, q, k, v, S, z, gap, decay, positions, sequences, chunk, total):
@@ -135,13 +141,13 @@ class _CausalSumGradient(Differentiable):
 
 
 class _CausalSumCurvature(Differentiable):
-    """The gradients of the gradients, by torch.func from the sums with nothing in place; and there it ends."""
+    """The second derivatives, computed by torch.func from the out-of-place sums; they have no derivative."""
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
         tensors, (gap, *pairs), grads, (chunk, total) = inputs[:9], inputs[9:13], inputs[13:18], inputs[18:]
         given = [i for i, tensor in enumerate(tensors) if tensor is not None]
-        summed = [i for i in given if i >= 4]  # q, k, v, and what there is of S and z
+        summed = [i for i in given if i >= 4]  # q, k, v, and S and z unless they are None
 
         def sums(*values: Tensor):
             filled = dict(zip(summed, values, strict=True))
@@ -155,11 +161,11 @@ class _CausalSumCurvature(Differentiable):
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        pass
+        pass  # nothing to save: backward only raises
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        raise LrpeError("The causal sum has first and second derivatives; a third was asked for.")
+        raise LrpeError("The causal sum has only first and second derivatives. Use summation=Quadratic() for others.")
 
     @staticmethod
     def vmap(info, in_dims, *inputs):
@@ -169,15 +175,16 @@ class _CausalSumCurvature(Differentiable):
 
 
 def _fold_vmap(apply, size: int, in_dims, inputs, batch_of: Tensor, dim: int | None):
-    """vmap by folding the new axis into the batch, which every tensor but the decay has first."""
+    """Fold vmap's axis into the batch axis, which comes first in every tensor but the decay."""
     batch = batch_of.movedim(dim, 0).shape[1] if dim is not None else batch_of.shape[0]
 
     def fold(x: Any, at: int | None) -> Any:
+        # The decay is the only float tensor of one axis; it stays as it is.
         if not isinstance(x, Tensor) or (x.ndim == 1 and at is None and x.is_floating_point()):
             return x
         x = x.expand(size, *x.shape) if at is None else x.movedim(at, 0)
         if x.ndim == 2 and x.is_floating_point():
-            raise LrpeError("The decay is one for all of vmap's examples.")
+            raise LrpeError(f"vmap must not map over decay; got decay of shape {tuple(x.shape)}. Pass in_dims=None.")
         return x.expand(size, batch, *x.shape[2:]).flatten(0, 1)
 
     outputs = apply(*(fold(x, at) for x, at in zip(inputs, in_dims, strict=True)))
@@ -198,8 +205,9 @@ def _causal_sum_op(
     chunk: int,
     total: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum as one node of a compiled graph, so that the number of chunks is nobody's constant."""
+    """The sum as one node of a compiled graph, so that the graph does not depend on the number of chunks."""
     out, sums, S_last, z_last = sum_forward(q, k, v, S, z, gap, PairWeights(decay, positions, sequences), chunk, total)
+    # The fake kernel below promises contiguous tensors.
     return out.contiguous(), sums.contiguous(), S_last, z_last
 
 

@@ -1,4 +1,4 @@
-"""Queries, keys and values in chunks: how they lie in memory, and the weights of their pairs."""
+"""Queries, keys and values in chunks: their memory layout, and the weights of their pairs."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ from lrpe.precision import compute_dtype
 
 
 class ChunkLayout(NamedTuple):
-    """How (batch, heads, n, d) tensors lie in chunks: M = batch · key heads · N of them, each of C tokens."""
+    """The layout of (batch, heads, n, d) tensors in M = batch · key heads · N chunks of C tokens each."""
 
     batch: int
     heads: int  # key heads
-    group: int  # queries a key head
+    group: int  # query heads per key head
     chunks: int  # N
     chunk: int  # C
     n: int  # tokens
@@ -24,8 +24,8 @@ class ChunkLayout(NamedTuple):
     def of(cls, q: Tensor, k: Tensor, chunk: int) -> "ChunkLayout":
         n = k.shape[-2]
         if torch.compiler.is_exporting():
-            # An exporter takes a size that is 1 in its example for a constant. So there are three chunks or more, as
-            # chunk_weights has one less. It also turns -(-n // chunk) into a division that rounds towards 0.
+            # An exporter treats a size of 1 in its example as a constant. Three chunks or more avoid that, also for the
+            # N - 1 of chunk_weights. It also turns -(-n // chunk) into a division that rounds towards 0.
             chunks = (n + 3 * chunk - 1) // chunk
         else:
             chunk = min(chunk, max(n, 1))
@@ -34,7 +34,7 @@ class ChunkLayout(NamedTuple):
 
     @property
     def total(self) -> int:
-        """M."""
+        """M, the number of chunks over all batch rows and key heads."""
         return self.batch * self.heads * self.chunks
 
     def keys(self, x: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class ChunkLayout(NamedTuple):
 
     def pad_front(self, x: Tensor) -> Tensor:
         """Put zeros in front of (batch, heads, n, d)."""
-        if torch.compiler.is_exporting():  # by places: how much there is to pad is then no branch of the exported graph
+        if torch.compiler.is_exporting():  # by index, so that the exported graph does not branch on the size of pad
             after_zeros = torch.nn.functional.pad(x, (0, 0, 1, 0))
             return after_zeros.index_select(2, self.token_indices(x).clamp(min=-1) + 1)
         return torch.nn.functional.pad(x, (0, 0, self.pad, 0)) if self.pad else x
@@ -71,33 +71,33 @@ class ChunkLayout(NamedTuple):
         return x[:, :, self.pad :]
 
     def tokens(self, x: Tensor) -> Tensor:
-        """(batch or 1, n) integers -> (batch or 1, N, C); zeros in front stand where the first token does."""
+        """(batch or 1, n) integers -> (batch or 1, N, C); padding in front repeats the first token's value."""
         return x.index_select(1, self.token_indices(x).clamp(min=0)).unflatten(1, (self.chunks, self.chunk))
 
     def token_indices(self, x: Tensor) -> Tensor:
-        """Which token each of the N · C rows holds; below 0 in front of the first."""
+        """Return the index of the token in each of the N · C rows; it is negative for padding."""
         return torch.arange(self.chunks * self.chunk, device=x.device) - self.pad
 
     def weights(
         self, pairs: PairWeights, gap: Tensor | None, dtype: torch.dtype, device: torch.device
     ) -> ChunkWeights | None:
-        """The weights of the pairs; ``gap`` (batch,) is how far the initial state stands before the first token."""
+        """Return the pairs' weights, or None if all are 1; ``gap`` (batch,) separates the initial state and token 0."""
         if pairs.all_ones:
             return None
-        if pairs.positions is None and pairs.sequences is None and gap is None:  # so there is no initial state
-            p = torch.arange(self.chunk, device=device).view(1, 1, -1)  # every chunk is alike, one step after another
+        if pairs.positions is None and pairs.sequences is None and gap is None:  # gap=None: no initial state
+            p = torch.arange(self.chunk, device=device).view(1, 1, -1)  # consecutive positions: all chunks are alike
             return chunk_weights(p, torch.full((1, 1), -1, device=device), pairs, None, dtype)
         return chunk_weights(*self.locate(pairs, gap, device), dtype)
 
     def locate(self, pairs: PairWeights, gap: Tensor | None, device: torch.device):
-        """The chunks' positions (batch, N, C), where the initial state stands (batch, 1), and the chunks' sequences."""
+        """Return the chunks' positions (batch, N, C), the initial state's (batch, 1), and the chunks' sequences."""
         p = pairs.token_positions(self.n, device)
         start = p[:, :1] - (1 if gap is None else gap[:, None])
         sequences = None if pairs.sequences is None else self.tokens(pairs.sequences)
         return self.tokens(p).expand(start.shape[0], -1, -1), start, pairs, sequences
 
     def scale(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x (M, rows, d) times a weight (batch or 1, heads or 1, N or 1, C, d or 1), for each query of the group."""
+        """Multiply x (M, rows, d) by a weight (batch or 1, heads or 1, N or 1, C, d or 1), alike in a group."""
         group = x.shape[1] // self.chunk
         rows = x.view(self.batch, self.heads, self.chunks, group, self.chunk, x.shape[-1])
         return (rows * weight.unsqueeze(3)).view(x.shape)
@@ -114,7 +114,7 @@ class ChunkLayout(NamedTuple):
 
 
 def _make_contiguous(x: Tensor) -> Tensor:
-    """x; for an exporter a copy, since the strides of a reshaped tensor of open sizes are an open question to it."""
+    """Copy x for an exporter, which cannot infer the strides of a reshaped tensor with symbolic sizes."""
     return x.clone(memory_format=torch.contiguous_format) if torch.compiler.is_exporting() else x
 
 
@@ -124,8 +124,8 @@ class Chunks(NamedTuple):
     Q: Tensor  # (M, group · C, f)
     K: Tensor  # (M, C, f)
     V: Tensor  # (M, C, e)
-    Q_before: Tensor  # the queries as the state before the chunk meets them
-    K_after: Tensor  # the keys as the state after the chunk takes them
+    Q_before: Tensor  # queries, weighted for the state before the chunk
+    K_after: Tensor  # keys, weighted for the state after the chunk
     weights: ChunkWeights | None
     layout: ChunkLayout
 
@@ -140,4 +140,5 @@ class Chunks(NamedTuple):
         return cls(Q, K, V, layout.scale(Q, weights.before), layout.scale(K, weights.after), weights, layout)
 
     def scores(self) -> Tensor:
+        """Return A, the weighted scores within each chunk, (M, group · C, C)."""
         return self.layout.mask_(torch.bmm(self.Q, self.K.mT), self.weights)

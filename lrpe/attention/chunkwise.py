@@ -5,7 +5,7 @@ dA = g vᵀ under the same weights and dS the gradient of the state after the ch
 
     dq = dA k + g Sᵀ        dk = dAᵀ q + v dSᵀ        dv = Aᵀ g + k dS
 
-so q, k and v are all that is kept for the backward pass; the states are summed again.
+so only q, k and v are kept for the backward pass, which computes the states again.
 """
 
 import torch
@@ -16,16 +16,16 @@ from lrpe.attention.full_precision import in_full_precision
 from lrpe.attention.weights import ChunkWeights, PairWeights, chunk_links
 from lrpe.precision import compute_dtype
 
-_LOOP_CHUNK = 32  # tokens of a chunk, at the most
-_LOOP_HEADS = 8  # with fewer, a chunk is too little work for a call
+_LOOP_CHUNK = 32  # largest chunk of the loop, so that its tensors stay in the processor's cache
+_LOOP_HEADS = 8  # smallest batch · heads for the loop; below it, calls cost more than the work of a chunk
 
 
 def _accumulate_(
     X: Tensor, first: Tensor | None, layout: ChunkLayout, weights: ChunkWeights | None, backward: bool = False
 ) -> Tensor:
-    """Turn what each chunk adds to the state into the state before it (after it, if ``backward``), in place.
+    """Replace each chunk's contribution to the state by the state before it (after it, if ``backward``).
 
-    X is (M, f, e). Returns the state beyond the last chunk, (batch, heads, f, e).
+    X is (M, f, e) and overwritten, since it is as large as all states. Returns the final state, (batch, heads, f, e).
     """
     X = X.view(layout.batch, layout.heads, layout.chunks, *X.shape[1:])
     state = X.new_zeros(X[:, :, 0].shape) if first is None else first.to(X.dtype, copy=True)
@@ -39,13 +39,13 @@ def _accumulate_(
 
 
 def _states_before(c: Chunks, S: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The state before each chunk, (M, f, e), and the last one, (batch, heads, f, e)."""
+    """Return the state before each chunk, (M, f, e), and the last state, (batch, heads, f, e)."""
     X = torch.bmm(c.K_after.mT, c.V)
     return X, _accumulate_(X, S, c.layout, c.weights)
 
 
 def _key_sums_before(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The sum of keys before each chunk, (M, f, 1), and the last one, (batch, heads, f)."""
+    """Return the sum of keys before each chunk, (M, f, 1), and the last sum, (batch, heads, f)."""
     Z = c.K_after.sum(1)[..., None]
     return Z, _accumulate_(Z, None if z is None else z[..., None], c.layout, c.weights)[..., 0]
 
@@ -54,7 +54,7 @@ def _key_sums_before(c: Chunks, z: Tensor | None) -> tuple[Tensor, Tensor]:
 def sum_forward(
     q, k, v, S, z, gap, pairs: PairWeights, chunk: int, total: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ (q·k) v, and Σ q·k if ``total`` is asked for, with the last state S and the last sum of keys z."""
+    """Return Σ (q·k) v, Σ q·k if ``total`` (else width 0), the last state S and the last sum of keys z."""
     if loops_over_chunks(q, k, pairs) and not total:
         out, S_last = _loop_forward(q, k, v, S, chunk)
         return out, out.new_empty(*out.shape[:3], 0), S_last, S_last.new_empty(*S_last.shape[:2], 0)
@@ -74,7 +74,7 @@ def sum_forward(
 def sum_backward(
     g, g_sums, g_S, g_z, q, k, v, S, z, gap, pairs: PairWeights, chunk: int, total: bool
 ) -> tuple[Tensor, ...]:
-    """The gradients of q, k, v, S and z, for gradients of the sums, their totals, and the last state."""
+    """Return the gradients of q, k, v, S and z, given those of the results of ``sum_forward``."""
     if loops_over_chunks(q, k, pairs) and not total:
         return *_loop_backward(g, g_S, q, k, v, S, chunk), torch.zeros_like(g_z)
     c = Chunks.of(q, k, v, pairs, gap, chunk)
@@ -92,7 +92,7 @@ def sum_backward(
     else:
         after_z, dz = None, torch.zeros_like(g_z)
     c.layout.mask_(dA, c.weights)
-    after = torch.bmm(c.Q_before.mT, G, out=before)  # the states before each chunk are spent: their memory serves again
+    after = torch.bmm(c.Q_before.mT, G, out=before)  # reuses the memory of `before`, which is no longer needed
     dS = _accumulate_(after, g_S, c.layout, c.weights, backward=True)
     dK_after = torch.bmm(c.V, after.mT)
     if after_z is not None:
@@ -101,7 +101,7 @@ def sum_backward(
         dQ_before, dK_after = c.layout.scale(dQ_before, c.weights.before), c.layout.scale(dK_after, c.weights.after)
     dQ = dQ_before.baddbmm_(dA, c.K)
     dK = dK_after.baddbmm_(dA.mT, c.Q)
-    A = c.layout.mask_(torch.bmm(c.Q, c.K.mT, out=dA), c.weights)
+    A = c.layout.mask_(torch.bmm(c.Q, c.K.mT, out=dA), c.weights)  # computed again, in the memory of dA
     dV = torch.bmm(A.mT, G).baddbmm_(c.K_after, after)
     dq, dk, dv = (
         c.layout.from_queries(dQ).to(q.dtype),
@@ -115,9 +115,9 @@ def sum_backward(
 def sum_out_of_place(
     q, k, v, S, z, gap, pairs: PairWeights, chunk: int, total: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same sums with no loop and nothing in place, for exporters and for second derivatives.
+    """Compute ``sum_forward`` without loops or in-place operations, for exporters and second derivatives.
 
-    The states of all N chunks come from one N × N product, so it is linear in n only while n is a few hundred chunks.
+    The states of all N chunks come from one N × N product, which costs little only up to a few hundred chunks.
     """
     c = Chunks.of(q, k, v, pairs, gap, chunk)
     links = chunk_links(*c.layout.locate(pairs, gap, q.device), c.Q.dtype)
@@ -144,7 +144,7 @@ def sum_out_of_place(
 
 
 def loops_over_chunks(q: Tensor, k: Tensor, pairs: PairWeights) -> bool:
-    """Whether the sum is fastest so: on a processor with a cache, with heads enough to fill a chunk."""
+    """Return whether a loop over chunks is faster: on a CPU without weights, if there are enough heads."""
     return (
         pairs.all_ones
         and q.shape[1] == k.shape[1]
@@ -154,7 +154,7 @@ def loops_over_chunks(q: Tensor, k: Tensor, pairs: PairWeights) -> bool:
 
 
 def _loop_forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int) -> tuple[Tensor, Tensor]:
-    """Σ (q·k) v, and the last state."""
+    """Return Σ (q·k) v and the last state."""
     dtype = compute_dtype(q.dtype)
     out, S = q.new_empty(*q.shape[:3], v.shape[-1], dtype=dtype), _copy_state(S, k, v, dtype)
     for Q, K, V, o in zip(*(_split(x.to(dtype), chunk) for x in (q, k, v, out)), strict=True):
@@ -165,7 +165,7 @@ def _loop_forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int)
 
 
 def _loop_backward(g: Tensor, g_S: Tensor, q: Tensor, k: Tensor, v: Tensor, S: Tensor | None, chunk: int):
-    """The gradients of q, k, v and S, for gradients of the sum and the last state."""
+    """Return the gradients of q, k, v and S, given those of the sum and of the last state."""
     dtype = compute_dtype(q.dtype)
     dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
     S, dS = _copy_state(S, k, v, dtype), _copy_state(g_S, k, v, dtype)
@@ -179,19 +179,19 @@ def _loop_backward(g: Tensor, g_S: Tensor, q: Tensor, k: Tensor, v: Tensor, S: T
         dA_.append(dA)
     for G, Q, K, V, dK, dV, dA in zip(*map(reversed, (G_, Q_, K_, V_, dK_, dV_, dA_)), strict=True):
         dK.copy_(torch.bmm(dA.mT, Q).baddbmm_(V, dS.mT))
-        A = torch.bmm(Q, K.mT, out=dA).tril_()
+        A = torch.bmm(Q, K.mT, out=dA).tril_()  # overwrites dA, which this chunk no longer needs
         dV.copy_(torch.bmm(A.mT, G).baddbmm_(K, dS))
         dS.baddbmm_(Q.mT, G)
     return dq, dk, dv, dS.unflatten(0, k.shape[:2])
 
 
 def _split(x: Tensor, chunk: int) -> tuple[Tensor, ...]:
-    """(batch, heads, n, d) -> its chunks (batch · heads, C, d), the last of which may be shorter."""
+    """Split (batch, heads, n, d) into chunks (batch · heads, C, d), of which the last may be shorter."""
     return x.flatten(0, 1).split(min(chunk, _LOOP_CHUNK), 1)
 
 
 def _copy_state(S: Tensor | None, k: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
-    """The state to begin with, (batch · heads, f, e), in memory of its own."""
+    """Return the initial state, (batch · heads, f, e), as a copy: the loop updates it in place."""
     shape = (*k.shape[:2], k.shape[-1], v.shape[-1])
     state = k.new_zeros(shape, dtype=dtype) if S is None else k.new_empty(shape, dtype=dtype).copy_(S)
     return state.flatten(0, 1)

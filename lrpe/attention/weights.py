@@ -1,7 +1,4 @@
-"""Who sees whom, and how faintly: the positions, the decay and the borders that every summation obeys.
-
-The weight of a key at position p_s in a query at p_t is r^|p_t - p_s| if both are of one sequence, else 0.
-"""
+"""Pair weights w_ts = r^|p_t - p_s| within a sequence, 0 across sequences; for all pairs, and for chunks of them."""
 
 from typing import NamedTuple
 
@@ -12,9 +9,10 @@ from lrpe.precision import in_float64
 
 
 class PairWeights(NamedTuple):
-    """The decay r has one number a key head, 0 < r ≤ 1; positions and sequence numbers are (batch or 1, n).
+    """The decay, positions and sequence numbers that define w_ts.
 
-    Positions of None follow one another. They never fall within a sequence.
+    ``decay`` has one r per key head, 0 < r ≤ 1. ``positions`` are (batch or 1, n) and never decrease within a
+    sequence; None means 0, 1, 2, .... ``sequences`` are (batch or 1, n); None means one sequence.
     """
 
     decay: Tensor | None = None
@@ -23,45 +21,47 @@ class PairWeights(NamedTuple):
 
     @property
     def all_ones(self) -> bool:
-        """Whether every weight is 1."""
+        """Return whether every weight is 1."""
         return self.decay is None and self.sequences is None
 
     def decay_over(self, distance: Tensor, dtype: torch.dtype) -> Tensor:
-        """r^distance for distances (batch, ...) of 0 or more -> (batch, heads or 1, ...). It never exceeds 1."""
+        """Return r^distance, at most 1, for distances (batch, ...) of 0 or more -> (batch, heads or 1, ...)."""
         if self.decay is None:
             return torch.ones_like(distance, dtype=dtype)[:, None]
+        # float64: an error in log r is multiplied by the distance, which may be many thousands.
         log_r = in_float64(self.decay).log().view(1, -1, *(1,) * (distance.ndim - 1))
         return (log_r * in_float64(distance)[:, None]).exp().to(distance.device, dtype)
 
     def token_positions(self, n: int, device: torch.device) -> Tensor:
-        """The positions of n tokens, (batch or 1, n)."""
+        """Return the positions of n tokens, (batch or 1, n)."""
         return torch.arange(n, device=device)[None] if self.positions is None else self.positions
 
     def reversed(self) -> "PairWeights":
-        """The same weights read from its end; positions still do not fall."""
+        """Return the weights of the reversed tokens; positions are negated, so that they still never decrease."""
         positions = None if self.positions is None else -self.positions.flip(-1)
         return PairWeights(self.decay, positions, None if self.sequences is None else self.sequences.flip(-1))
 
 
 class ChunkWeights(NamedTuple):
-    """The weights of pairs cut into N chunks of C tokens. Every exponent is a difference of positions, 0 or more.
+    """The weights of pairs in N chunks of C tokens. Every exponent is a difference of positions, 0 or more.
 
-    e_c is the position of the last token of chunk c; a weight is 0 where a border lies between. If all chunks are
-    alike, N is 1 here.
+    e_c is the position of the last token of chunk c. A weight across two sequences is 0. If all chunks are alike, N is
+    1 here.
     """
 
     inside: Tensor  # (batch, heads, N, C, C): r^(p_t - p_s) for s ≤ t within the chunk
-    before: Tensor  # (batch, heads, N, C, 1): r^(p_t - e_{c-1}), on what the state before the chunk gives a query
-    after: Tensor  # (batch, heads, N, C, 1): r^(e_c - p_s), on what a key gives to the state after the chunk
-    carry: Tensor  # (batch, heads, N, 1, 1): r^(e_c - e_{c-1}), on the state itself
+    before: Tensor  # (batch, heads, N, C, 1): r^(p_t - e_{c-1}), from the state before the chunk to a query
+    after: Tensor  # (batch, heads, N, C, 1): r^(e_c - p_s), from a key to the state after the chunk
+    carry: Tensor  # (batch, heads, N, 1, 1): r^(e_c - e_{c-1}), from one state to the next
 
 
 def chunk_weights(
     p: Tensor, start: Tensor, pairs: PairWeights, sequences: Tensor | None, dtype: torch.dtype
 ) -> ChunkWeights:
-    """The weights of chunks at positions p (batch, N, C), with the state before the first at start (batch, 1)."""
+    """Return the weights of chunks at positions p (batch, N, C), with the initial state at ``start`` (batch, 1)."""
     end = p[..., -1]
     start = torch.cat([start.expand(end.shape[0], 1), end[:, :-1]], 1)  # e_{c-1}: (batch, N)
+    # Differences are negative only for pairs that get weight 0; clamp keeps r^distance finite there.
     inside = pairs.decay_over((p[..., :, None] - p[..., None, :]).clamp(min=0), dtype).tril()
     before = pairs.decay_over((p - start[..., None]).clamp(min=0), dtype)
     after = pairs.decay_over((end[..., None] - p).clamp(min=0), dtype)
@@ -77,10 +77,11 @@ def chunk_weights(
 
 
 def chunk_links(p: Tensor, start: Tensor, pairs: PairWeights, sequences: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """The weight of the initial state, and of what each chunk adds, before each chunk: (batch, heads, N, 1 + N)."""
-    end = torch.cat(
-        [start.expand(p.shape[0], 1), p[..., -1]], 1
-    )  # where the initial state and every chunk's state stand
+    """Return the weights, in the state before each chunk, of the initial state and each chunk's contribution.
+
+    They are (batch, heads, N, 1 + N).
+    """
+    end = torch.cat([start.expand(p.shape[0], 1), p[..., -1]], 1)  # positions of the initial and each chunk's state
     links = pairs.decay_over((end[:, :-1, None] - end[:, None, :]).clamp(min=0), dtype).tril()
     if sequences is not None:
         last = torch.cat([sequences[:, :1, 0], sequences[..., -1]], 1)
