@@ -1,4 +1,4 @@
-"""Σ_s (M_t q_t · M_s k_s) v_s beside Δ_t = Σ_s q_t·k_s, of plain features q and k and an M with nothing to learn."""
+"""Σ_s (M_t q_t · M_s k_s) v_s and Δ_t = Σ_s q_t·k_s in one operation, for an M without learned parameters."""
 
 from typing import TypeGuard
 
@@ -14,7 +14,7 @@ from lrpe.precision import compute_dtype
 
 
 def can_fuse(encoding: PositionalEncoding, tables: tuple, q: Tensor, k: Tensor, v: Tensor) -> TypeGuard[Encoding]:
-    """Whether ``encoded_sum`` serves: M acts after φ, has its adjoint and nothing to learn; nothing is half precise."""
+    """Return whether ``encoded_sum`` applies: M acts after φ, has an adjoint and no parameters; no half precision."""
     if not (eager() and type(encoding) is Encoding and encoding.acts == "after" and encoding.score_scale == 1):
         return False
     precise = q.dtype == k.dtype == v.dtype == compute_dtype(q.dtype)
@@ -22,7 +22,7 @@ def can_fuse(encoding: PositionalEncoding, tables: tuple, q: Tensor, k: Tensor, 
 
 
 def encoded_sum(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, tables: tuple) -> tuple[Tensor, Tensor]:
-    """Both sums over all keys: (batch, heads, n, e) and (batch, heads, n, 1)."""
+    """Return both sums over all keys: (batch, heads, n, e) and (batch, heads, n, 1)."""
     for x, table in zip((q, k), tables, strict=True):
         check_features(x, encoding.head_dim)
         check_table(table, x)
@@ -32,8 +32,8 @@ def encoded_sum(q: Tensor, k: Tensor, v: Tensor, encoding: Encoding, tables: tup
 class EncodedSum(Differentiable):
     """o = M q S with S = (M k)ᵀ v, and Δ = q zᵀ with z = Σ_s k_s.
 
-    dS = (M q)ᵀ g, dq = Mᵀ (g Sᵀ) + g_Δ z, dk = Mᵀ (v dSᵀ) + g_Δᵀ q, dv = M k dS: dq and dk each in the memory that
-    their product was written to. One by one, M, the sum and Δ would write each of them three times and add them up.
+    dS = (M q)ᵀ g, dq = Mᵀ (g Sᵀ) + g_Δ z, dk = Mᵀ (v dSᵀ) + g_Δᵀ q, dv = M k dS. Mᵀ and the second term are applied in
+    the memory of the first product; as separate operations, M, the sum and Δ would allocate dq and dk three times.
     """
 
     @staticmethod
@@ -48,7 +48,7 @@ class EncodedSum(Differentiable):
     def setup_context(ctx, inputs, output) -> None:
         *qkv, ctx.encoding, ctx.tables = inputs
         ctx.save_for_backward(*qkv, *output[2:])
-        ctx.mark_non_differentiable(*output[2:])
+        ctx.mark_non_differentiable(*output[2:])  # Q, K, S and z are outputs only so that they can be saved
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -56,6 +56,7 @@ class EncodedSum(Differentiable):
         q, k, v, Q, K, S, z = ctx.saved_tensors
         g = q.new_zeros(*q.shape[:3], v.shape[-1]) if grads[0] is None else grads[0]
         g_total = q.new_zeros(*q.shape[:3], 1) if grads[1] is None else grads[1]
+        # A second derivative or a batched gradient rules out the in-place operations of `gradients`.
         if torch.is_grad_enabled() or not one_at_a_time(g, g_total):
             return *_gradients_in_parts(q, k, v, g, g_total, ctx.encoding, ctx.tables), None, None
         return *EncodedSum.gradients(q, k, v, Q, K, S, z, g, g_total, ctx.encoding, ctx.tables), None, None
@@ -73,9 +74,10 @@ class EncodedSum(Differentiable):
 
 
 def _gradients_in_parts(q, k, v, g, g_total, encoding, tables):
-    """The gradients of the sums one by one, which overwrite nothing and can be differentiated again."""
+    """Return the gradients by autograd from separate sums, which overwrite nothing and are differentiable."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
+        # view_as: if k was computed from q, the gradient of q must not include the path through k.
         q, k, v = inputs = tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in (q, k, v))
         out, _ = bidirectional_sum(encoding.query(q, tables[0]), encoding.key(k, tables[1]), v, PairWeights())
         _, total = bidirectional_sum(q, k, v[..., :0], PairWeights(), total=True)

@@ -1,4 +1,4 @@
-"""What is summed: φ and the encoding of queries and keys, in the order that the encoding declares."""
+"""The features of queries and keys: φ and the encoding, in the order that the encoding declares."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from lrpe.errors import require
 
 
 class Features(NamedTuple):
-    """The encoded features, and the plain ones if the normaliser's Δ is summed from those."""
+    """The encoded features, and the unencoded ones if the normaliser's Δ is summed from them."""
 
     encoded: Tensor  # (batch, heads, n, feature_dim)
     unencoded: Tensor | None  # (batch, heads, n, φ's width)
@@ -24,12 +24,12 @@ class Features(NamedTuple):
         return Features(change(self.encoded), None if self.unencoded is None else change(self.unencoded))
 
     def of_delta(self, normalizer: Normalizer) -> Tensor | None:
-        """Those that Δ is summed from, if the normaliser has one."""
+        """Return the features that Δ is summed from, or None if the normaliser has no Δ."""
         return {"encoded": self.encoded, "plain": self.unencoded, "none": None}[normalizer.delta]
 
 
 def encode(x: Tensor, side: str, encoding: PositionalEncoding, phi: FeatureMap, table, plain: bool) -> Features:
-    """φ and the encoding of queries or keys."""
+    """Apply φ and the encoding to queries or keys."""
     encode_side = encoding.query if side == "query" else encoding.key
     if encoding.acts == "before":
         return Features(phi(encode_side(x, table)), phi(x) if plain else None)
@@ -40,10 +40,10 @@ def encode(x: Tensor, side: str, encoding: PositionalEncoding, phi: FeatureMap, 
 def encode_token(
     q: Tensor, k: Tensor, encoding: PositionalEncoding, phi: FeatureMap, position: Tensor, plain: bool
 ) -> tuple[Features, Features]:
-    """The same for one token: of the queries of each key head, (batch, key heads, group, d), and of their key.
+    """Encode one token: the queries of each key head, (batch, key heads, group, d), and their key.
 
-    They are rows at one position, (batch or 1, 1), so an encoding that is one for both sides encodes all of them at
-    once: with so few numbers it is the calls that take time.
+    All are at one position, (batch or 1, 1), so an encoding that is the same for both sides encodes them in one call:
+    for one token, calls cost more than arithmetic.
     """
     group = q.shape[2]
     if encoding.one_for_both:
@@ -59,17 +59,17 @@ def scale_queries(queries: Features, encoding: PositionalEncoding) -> Features:
 
 
 def zero_padded_features(keys: Features, mask: Tensor | None) -> Features:
-    """Padding gets features of 0 once, after encoding, so that the sum and its Δ agree."""
+    """Set the features of padding to 0, after the encoding, so that neither the sum nor Δ contains padding."""
     if mask is None:
         return keys
     return keys.each(lambda x: torch.where(mask[:, None, :, None], x, 0))
 
 
 def make_tables(encoding: PositionalEncoding, tokens: Tokens, key_tokens: Tokens, q: Tensor, k: Tensor):
-    """The encoding's tables for queries and keys: one and the same in self-attention."""
+    """Return the encoding's tables for queries and keys, which are the same object in self-attention."""
     axes = encoding.axes
     given = tokens.positions is not None and key_tokens.positions is not None
-    require(given or axes == 1, f"On a grid of {axes} axes attention needs positions=lrpe.positions.grid(...).")
+    require(given or axes == 1, f"An encoding of {axes} axes needs positions; pass positions=lrpe.positions.grid(...).")
     if key_tokens is tokens:
         table = encoding.table(positions_of(tokens, q), q.dtype)
         return table, table
@@ -77,10 +77,10 @@ def make_tables(encoding: PositionalEncoding, tokens: Tokens, key_tokens: Tokens
 
 
 def check_state_fits(state: DecodingState, keys: Features, v: Tensor, normalizer: Normalizer) -> None:
-    """A state has the sizes of the features that it is summed from."""
+    """Refuse a state whose shapes or device differ from those of the input's features."""
     summed, (batch, heads, _, f) = keys.of_delta(normalizer), keys.encoded.shape
     expected = (batch, heads, f, v.shape[-1]), (batch, heads, 0 if summed is None else summed.shape[-1])
     found = tuple(state.S.shape), tuple(state.z.shape)
-    require(found == expected, lambda: f"The state here has S and z of shapes {expected}; got {found}.")
+    require(found == expected, lambda: f"state must have S and z of shapes {expected}; got {found}.")
     devices = {state.S.device, state.z.device, v.device}
-    require(len(devices) == 1, lambda: f"The state lives where the input does; got {sorted(map(str, devices))}.")
+    require(len(devices) == 1, lambda: f"state must be on the input's device; got {sorted(map(str, devices))}.")

@@ -1,4 +1,4 @@
-"""Linear attention on ready queries, keys and values: φ, the encoding, the sum, the normaliser."""
+"""Linear attention on projected queries, keys and values: φ, the encoding, the sum, the normaliser."""
 
 from torch import Tensor
 
@@ -38,6 +38,7 @@ def sum_and_normalize(
         check_cross_attention(summation.causal, decay)
     plain = normalizer.delta == "plain"
     tables = q_table, k_table = make_tables(encoding, tokens, key_tokens, q, k)
+    # can_fuse covers the encoding; the fused sum also needs all weights to be 1 and no initial state.
     everywhere = isinstance(summation, Bidirectional) and decay is None and tokens.sequences is None and state is None
     if plain and everywhere and can_fuse(encoding, tables, q, k, v):
         keys = zero_padded_features(Features(phi(k), None), key_tokens.mask)
@@ -56,22 +57,22 @@ def sum_and_normalize(
 
 
 def _sum_over_keys(queries, keys, v, normalizer, summation, decay, tokens, state) -> Sums:
-    """The numerator and the Δ that the normaliser asks for."""
+    """Return the numerator and, if the normaliser uses one, Δ."""
     start = None if state is None or v.shape[-2] == 0 else Start(state.S, state.z, tokens.gap)
     clock = None if decay is None or v.shape[-2] == 0 else tokens.clock()
     pairs = PairWeights(decay, clock, tokens.sequences)
-    alike = queries.unencoded is queries.encoded and keys.unencoded is keys.encoded  # as without an encoding
+    alike = queries.unencoded is queries.encoded and keys.unencoded is keys.encoded  # true without an encoding
     if normalizer.delta != "plain" or alike:
         return summation(queries.encoded, keys.encoded, v, pairs, normalizer.delta != "none", start)
     sums = summation(queries.encoded, keys.encoded, v, pairs, False, start)
-    nothing = v[..., :0]  # Δ is a sum of scores alone
+    nothing = v[..., :0]  # Δ sums scores only; values of width 0 skip the numerator
     of_plain = None if start is None else start._replace(S=None)
     totals = summation(queries.unencoded, keys.unencoded, nothing, pairs, True, of_plain)
     return sums._replace(total=totals.total, z=totals.z)
 
 
 def _state_after(sums: Sums, tokens: Tokens) -> DecodingState:
-    """The state that a causal sum leaves."""
+    """Return the state after the last token of a causal sum."""
     assert sums.S is not None
     assert sums.z is not None
     assert tokens.next is not None

@@ -1,4 +1,4 @@
-"""One token a row: all that came before it is the state."""
+"""The recurrent form: one new token per batch row, and a state that holds all earlier tokens."""
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ def step(
     tokens: Tokens,
     state: DecodingState,
 ) -> Sums:
-    """The numerator and the Δ that the normaliser asks for, at a cost that does not depend on how many came before."""
+    """Return the numerator and Δ of one token, at a cost that does not depend on the number of earlier tokens."""
     assert tokens.positions is not None  # read_tokens gives positions whenever there is a state
     (batch, heads, n, _), key_heads = q.shape, k.shape[1]
     grouped = q.reshape(batch, key_heads, heads // key_heads, -1)
@@ -36,7 +36,7 @@ def step(
     out, summed = out.view(batch, heads, n, -1), keys.of_delta(normalizer)
     if summed is None:
         return Sums(out, out[..., :0], S, state.z)
-    ones = summed.new_ones(1)
+    ones = summed.new_ones(1)  # z is the state of values that are all 1
     total, z = step_sum(queries.of_delta(normalizer), summed, ones, PairWeights(decay), state.z[..., None], tokens.gap)
     return Sums(out, total.view(batch, heads, n, 1), S, z[..., 0])
 
@@ -45,7 +45,7 @@ def step(
 def step_sum(
     q: Tensor, k: Tensor, v: Tensor, pairs: PairWeights, S: Tensor, gap: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """One token: S ← r^gap S + k vᵀ, o = q S for the queries q (batch, key heads, group, f) of each key; o and S."""
+    """S ← r^gap S + k vᵀ, o = q S for the queries q (batch, key heads, group, f) of each key; return o and S."""
     if pairs.decay is not None:
         r = pairs.decay.to(S.dtype) if gap is None else pairs.decay_over(gap, S.dtype)
         S = S * r.unsqueeze(-1).unsqueeze(-1)

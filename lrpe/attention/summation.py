@@ -1,4 +1,4 @@
-"""Which keys a query sums over, as a choice: causal or bidirectional, in linear time or by the specification."""
+"""The choice of summation: causal or bidirectional in linear time, or the quadratic specification."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from lrpe.precision import compute_dtype
 
 
 class Start(NamedTuple):
-    """A state that the sum goes on from, and how far before the first token it stands."""
+    """An initial state, and the number of positions from it to the first token."""
 
     S: Tensor | None  # (batch, key heads, f, e)
     z: Tensor | None  # (batch, key heads, f)
@@ -25,10 +25,10 @@ class Start(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Σ (q·k) v, and Σ q·k if asked for; with the last state of a causal sum."""
+    """Σ (q·k) v, Σ q·k if it was requested, and the last state of a causal sum."""
 
     out: Tensor  # (batch, heads, n, e)
-    total: Tensor  # (batch, heads, n, 1), or 0 wide if not asked for
+    total: Tensor  # (batch, heads, n, 1), or width 0 if it was not requested
     S: Tensor | None = None
     z: Tensor | None = None
 
@@ -46,7 +46,7 @@ class Summation(ABC):
 
 @dataclass(frozen=True)
 class Causal(Summation):
-    """A query sees itself and what comes before it; chunk by chunk, in time and memory linear in n."""
+    """Sum over a query's own and earlier keys, chunk by chunk, in time and memory linear in n."""
 
     chunk: int = 64
     causal = True
@@ -61,7 +61,7 @@ class Causal(Summation):
 
 @dataclass(frozen=True)
 class Bidirectional(Summation):
-    """A query sees every key; one sum for all of them, or two causal passes if they decay or are packed."""
+    """Sum over all keys: once for all queries, or by two causal passes with a decay or packed sequences."""
 
     chunk: int = 64
     causal = False
@@ -70,13 +70,13 @@ class Bidirectional(Summation):
         check_count("chunk", self.chunk)
 
     def __call__(self, q, k, v, pairs, total=False, start=None) -> Sums:
-        require(start is None, "A bidirectional sum sees every key at once, so it goes on from no state.")
+        require(start is None, "A bidirectional sum takes no initial state. Pass state=None, or use Causal().")
         return Sums(*bidirectional_sum(q, k, v, pairs, self.chunk, total))
 
 
 @dataclass(frozen=True)
 class Quadratic(Summation):
-    """The specification: the n × n matrix itself."""
+    """Form the n × n matrix of weighted scores: the specification that the linear-time sums are tested against."""
 
     causal: bool = True  # type: ignore[assignment]
 
@@ -91,7 +91,7 @@ class Quadratic(Summation):
 
 @in_full_precision
 def _last_state(k: Tensor, v: Tensor, pairs: PairWeights, start: Start | None) -> tuple[Tensor, Tensor]:
-    """Σ_s r^(p_n - p_s) k_s v_sᵀ and Σ_s r^(p_n - p_s) k_s over the last token's sequence."""
+    """Return Σ_s r^(p_n - p_s) k_s v_sᵀ and Σ_s r^(p_n - p_s) k_s over the last token's sequence."""
     p = pairs.token_positions(k.shape[2], k.device)
     dtype = compute_dtype(k.dtype)
     w = pairs.decay_over(p[:, -1:] - p, dtype)[..., None]  # (batch, heads, n, 1)
@@ -112,11 +112,11 @@ _SUMMATIONS: dict[str, type[Summation]] = {"causal": Causal, "bidirectional": Bi
 
 
 def choose_summation(choice: str | Summation) -> Summation:
-    """A summation by name, or the object itself."""
+    """Return the summation of this name, or the given object."""
     if isinstance(choice, Summation):
         return choice
     if not isinstance(choice, str):
-        raise LrpeError(f"A summation is a name or a Summation; got {type(choice).__name__}.")
+        raise LrpeError(f"summation must be a name or a Summation; got {type(choice).__name__}.")
     if choice not in _SUMMATIONS:
         raise unknown_name("summation", choice, _SUMMATIONS)
     return _SUMMATIONS[choice]()
