@@ -187,7 +187,7 @@ FUNCTION = {
     "a state under a bidirectional sum": (
         (Q, Q, Q),
         {"state": linear_attention(Q, Q, Q)[1], "summation": "bidirectional"},
-        r"takes no initial state",
+        r"goes on from no state",
     ),
 }
 
