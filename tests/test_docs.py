@@ -57,6 +57,16 @@ def test_every_test_and_file_named_in_the_mathematics_exists():
     assert all((ROOT / "lrpe" / file).exists() for file in files)
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_every_file_and_every_name_in_it_exists(page):
+    text = page.read_text(encoding="utf-8")
+    missing = [file for file in re.findall(r"`((?:lrpe|tests|examples)/\S+\.\w+)`", text) if not (ROOT / file).exists()]
+    assert not missing
+    named = re.findall(r"`(\w+)`\s+(?:of|in)\s+`((?:lrpe|tests)/\S+\.py)`", text)
+    absent = [(name, file) for name, file in named if not re.search(rf"\b{name}\b", (ROOT / file).read_text("utf-8"))]
+    assert not absent
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_to_a_file_leads_somewhere(page):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
