@@ -36,7 +36,7 @@ def test_the_papers_numbers_stand_beside_ours(made):
     text = (made / "table.txt").read_text()
     assert re.search(r"^ +relative speed ↑ +paper$", text, re.M)
     assert re.search(r"^SPE +\d\.\d\d .* +0\.61$", text, re.M)
-    assert "Base measured beside itself" in text
+    assert "Base timed against itself" in text
     assert "nothing about speed" in text
     assert text.splitlines()[-1].startswith("Made by: lrpe ")
 

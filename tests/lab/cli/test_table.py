@@ -137,7 +137,7 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     assert re.search(r"^Type 2 +\d+\.\d\d ± \d+\.\d\d [ *·] +\d+\.\d\d ± \d+\.\d\d", shown, re.MULTILINE)
     assert "bigrams, counted" in shown
     assert "Python's library validation ↓" in shown
-    assert re.search(r"of other data than ours.*^Type 2 +31\.95", shown, re.MULTILINE | re.DOTALL)
+    assert re.search(r"on other data than ours.*^Type 2 +31\.95", shown, re.MULTILINE | re.DOTALL)
     assert "its figures mean nothing" in shown
     folder = runs / "tables" / "lm-smoke"
     names = {path.name for path in folder.iterdir()}
@@ -150,7 +150,7 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
     page = (folder / "index.html").read_text()
     assert page.count("<table>") == 5  # scores and seconds in each setting, and the paper's
     assert page.count("<figure>") == 4  # curves, and the angles that Type 2 learned
-    assert page.count("Type 2 on stdlib, seed 0: learned angles against their start.</figcaption>") == 2
+    assert page.count("Type 2 on stdlib, seed 0: learned angles against their initial values.</figcaption>") == 2
     assert not re.search(r"<script|(src|href)=.https?://", page)
 
 
@@ -176,7 +176,8 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
     page = (runs / table / "index.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "Seconds per update" in page
-    assert table != "basis" or all(f"stdlib {name}: perplexity" in page for name in ("Unitary", "Permutation"))
+    captions = [f"stdlib {name}: validation perplexity" for name in ("Unitary", "Permutation")]
+    assert table != "basis" or all(caption in page for caption in captions)
     learned = re.search(r"type2|householder|unitary|recommended", rows)
     assert bool(list((runs / table).glob("*-angles.png"))) == bool(learned)
 
