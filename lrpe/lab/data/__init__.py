@@ -1,1 +1,1 @@
-"""The paper's datasets, and for every task one that each machine already has."""
+"""The paper's datasets, and for each task a dataset that needs no download."""

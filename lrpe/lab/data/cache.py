@@ -1,8 +1,8 @@
-"""Where prepared data lives: made once, whole or not at all, by one process while others wait, and checked when read.
+"""The cache of prepared data: built once, atomically, by one process while others wait, and checked when read.
 
-A folder has a manifest with the size and the hash of every file. Sizes are compared on every use; hashes once per
-process, and again when a file's time has changed: 1.7 GB per second, so a quarter of a second for WikiText-103. What a
-power cut or a full disk has damaged is made again.
+Each folder has a manifest with the size and the hash of every file. Sizes are compared on every use; hashes once per
+process, and again when a file's modification time has changed. Hashing reads 1.7 GB per second: a quarter of a second
+for WikiText-103. A folder damaged by a power cut or a full disk is built again.
 """
 
 import json
@@ -24,8 +24,10 @@ from lrpe.errors import LrpeError
 from lrpe.serialization import read_json
 
 _MANIFEST = "manifest.json"
-_SECONDS = 30.0  # between two lines of one that waits
-_verified: set[tuple[str, int, int, str]] = set()  # path, size, time and hash of what this process has checked
+_SECONDS = 30.0  # between two lines of a waiting process
+_verified: set[tuple[str, int, int, str]] = (
+    set()
+)  # path, size, time and hash of the files that this process has checked
 
 
 def cache_folder() -> Path:
@@ -37,21 +39,24 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "lrpe"
     except RuntimeError:
         raise LrpeError(
-            "Prepared data is kept in the user's home folder, and this user has none: set LRPE_CACHE to a folder."
+            "Prepared data is kept in the user's home folder, but this user has none: set LRPE_CACHE to a folder."
         ) from None
 
 
 def prepare(name: str, recipe: dict[str, Any], build: Callable[[Path], None]) -> Path:
-    """Return the folder that ``build`` fills for this recipe: built on the first call, found on all others.
+    """Return the folder that ``build`` fills for this recipe: built on the first call, reused afterwards.
+
+    The folder is built under a temporary name and then renamed, so a killed process leaves no partial folder. A lock
+    keeps two processes from building the same folder. A damaged folder is built again.
 
     Args:
-        name: what is prepared; the folder's name begins with it.
-        recipe: all that the result depends on, JSON-friendly: the hash of the sources, sizes, seeds, a version of the
-            code that builds.
-        build: fills the folder that it is given.
+        name: what is prepared; the prefix of the folder's name.
+        recipe: everything the result depends on, JSON-friendly: the hash of the sources, sizes, seeds, and a version of
+            the code that builds it.
+        build: fills the folder it is given.
 
-    The folder is built under a temporary name and then renamed, so that a process that is killed leaves no half of it;
-    a lock makes two processes that ask at once build one. One that is damaged is built again.
+    Raises:
+        LrpeError: the cache cannot be read or written.
     """
     folder = cache_folder() / f"{name}-{digest(recipe)[:16]}"
     try:
@@ -64,14 +69,14 @@ def prepare(name: str, recipe: dict[str, Any], build: Callable[[Path], None]) ->
                 _build_whole(folder, recipe, build, damage)
     except OSError as error:
         raise LrpeError(
-            f"Prepared data is kept in {str(folder.parent)!r}, which failed: {error.strerror or error}. Set LRPE_CACHE "
-            "to another folder."
+            f"Prepared data cannot be kept in {str(folder.parent)!r}: {error.strerror or error}. Set LRPE_CACHE to "
+            "another folder."
         ) from error
     return folder
 
 
 def content_hash(folder: Path) -> str:
-    """Return a hash of everything that a prepared folder holds."""
+    """Return a hash of all files in a prepared folder."""
     return digest(read_json(folder / _MANIFEST, dict)["files"])
 
 
@@ -81,29 +86,33 @@ def digest(recipe: Any) -> str:
 
 
 def hash_files(*files: Path) -> str:
-    """Return a hash of the contents of files, in their order; ``LrpeError`` if one cannot be read."""
-    found = sha256()
+    """Return a hash of the contents of files, in this order.
+
+    Raises:
+        LrpeError: a file cannot be read.
+    """
+    hasher = sha256()
     for file in files:
         try:
             with file.open("rb") as stream:
                 while block := stream.read(1 << 20):
-                    found.update(block)
+                    hasher.update(block)
         except OSError as error:
             raise LrpeError(f"{str(file)!r} cannot be read: {error.strerror or error}.") from error
-    return found.hexdigest()
+    return hasher.hexdigest()
 
 
 def _build_whole(folder: Path, recipe: dict[str, Any], build: Callable[[Path], None], damage: str) -> None:
     if folder.exists():
-        print(f"{folder.name}: {damage}; it is prepared again.", file=sys.stderr, flush=True)
-    for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # of a process that was killed: we hold the lock
+        print(f"{folder.name}: {damage}; preparing it again.", file=sys.stderr, flush=True)
+    for left in folder.parent.glob(f".{folder.name}.*.tmp"):  # left by a killed process: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     with atomic_folder(folder) as temporary:
         build(temporary)
         files = sorted(path for path in temporary.rglob("*") if path.is_file())
         manifest = {"recipe": recipe, "files": {str(file.relative_to(temporary)): _entry(file) for file in files}}
         (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)  # the damaged one, now that there is another
+        shutil.rmtree(folder, ignore_errors=True)  # the damaged folder, now that its replacement is complete
 
 
 def _entry(file: Path) -> dict[str, Any]:
@@ -111,7 +120,7 @@ def _entry(file: Path) -> dict[str, Any]:
 
 
 def _damage(folder: Path) -> str | None:
-    """Return what is wrong with a prepared folder, or None if it is as it was written."""
+    """Return what is wrong with a prepared folder, or None if it is intact."""
     try:
         files = read_json(folder / _MANIFEST, dict)["files"]
         broken = [name for name, entry in files.items() if not _is_whole(folder / name, entry["size"], entry["sha256"])]
@@ -134,10 +143,14 @@ def _is_whole(file: Path, size: int, expected: str) -> bool:
 
 @contextmanager
 def waiting_lock(file: Path, what: str) -> Iterator[None]:
-    """Hold a lock, waiting for it if another process has it; ``what`` is what that one prepares.
+    """Hold a lock between processes; while waiting for it, report who holds it and for how long.
 
-    The holder's process is named in a file beside the lock, which lives as long as the lock is held. The system frees
-    the lock of a process that was killed.
+    A file beside the lock names the holder as long as the lock is held. The operating system frees the lock of a killed
+    process.
+
+    Args:
+        file: the lock.
+        what: what the holder prepares, for the report.
     """
     lock, holder = FileLock(file), file.with_suffix(".holder")
     _acquire(lock, holder, what)
@@ -150,7 +163,7 @@ def waiting_lock(file: Path, what: str) -> Iterator[None]:
 
 
 def _acquire(lock: FileLock, holder: Path, what: str) -> None:
-    wait = 0.5  # nobody wants to read of a shorter wait
+    wait = 0.5  # a shorter wait is not worth a line
     while True:
         try:
             lock.acquire(timeout=wait)
@@ -162,8 +175,8 @@ def _acquire(lock: FileLock, holder: Path, what: str) -> None:
 
 def _describe(holder: Path) -> str:
     try:
-        found = read_json(holder, dict)
-        minutes, seconds = divmod(int(time.time() - found["since"]), 60)
-        return f"process {found['pid']} on {found['host']}, for {minutes} min {seconds} s"
-    except (LrpeError, KeyError, TypeError):  # it has only just begun, or ended
+        record = read_json(holder, dict)
+        minutes, seconds = divmod(int(time.time() - record["since"]), 60)
+        return f"process {record['pid']} on {record['host']}, for {minutes} min {seconds} s"
+    except (LrpeError, KeyError, TypeError):  # the holder has only just started or ended
         return "another process"

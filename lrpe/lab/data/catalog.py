@@ -1,4 +1,4 @@
-"""Every dataset by name."""
+"""All datasets by name."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -30,19 +30,29 @@ CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def load(name: str, path: Path | None = None, hub: bool = False, **options: Any) -> Dataset:
-    """The dataset of that name: from its files, from the Hugging Face hub if it is there, or made on the spot."""
+    """Return the dataset of this name.
+
+    Args:
+        name: its name in ``CATALOG``.
+        path: where its files are; None for datasets that need none.
+        hub: whether to read it from the Hugging Face hub.
+        options: the options of its loader.
+
+    Raises:
+        LrpeError: the name, the path or an option is wrong; the message says how to get the data.
+    """
     loader, arguments = _find_loader(name, path, hub)
     return loader(*arguments, **conform_options(loader, name, options, given=len(arguments)))
 
 
 def read_options(name: str, path: Path | None, hub: bool, words: Mapping[str, str]) -> dict[str, Any]:
-    """Options of a dataset's loader that were written as text, each as the loader declares it."""
+    """Convert options written as text to the types that the dataset's loader declares."""
     loader, arguments = _find_loader(name, path, hub)
     return parse_options(loader, name, words, given=len(arguments))
 
 
 def check_options(name: str, hub: bool, options: Mapping[str, Any]) -> None:
-    """Raise ``LrpeError`` unless the dataset takes these options, wherever its files are."""
+    """Raise ``LrpeError`` unless the dataset accepts these options; its files are not needed."""
     entry = find(name)
     loader = entry.hub if hub else entry.load
     if loader is not None:
@@ -50,23 +60,25 @@ def check_options(name: str, hub: bool, options: Mapping[str, Any]) -> None:
 
 
 def _find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
-    """The function that loads a dataset from where it is, and what it takes beside options."""
+    """Return the function that loads a dataset, and its arguments other than options."""
     entry = find(name)
     if hub:
         if entry.hub is None:
             known = [other.name for other in CATALOG.values() if other.hub is not None]
-            raise LrpeError(f"{name} is not read from the hub; these are: {', '.join(known) or 'none'}.")
+            raise LrpeError(f"{name} cannot be read from the hub; these can: {', '.join(known) or 'none'}.")
         return entry.hub, ()
     if entry.load is None:
-        raise LrpeError(f"{name} is of the hub alone, which is asked only if you say so: hub=True, or --hub.")
+        raise LrpeError(
+            f"{name} is available only from the hub, which is used only on request: pass hub=True, or --hub."
+        )
     if path is None:
         require(
             entry.embedded,
-            f"{name} is not on every machine: get it from {entry.source}, and name its path. Layout: {entry.layout}",
+            f"{name} needs files: get them from {entry.source} and pass their path. Layout: {entry.layout}",
         )
         return entry.load, ()
-    require(not entry.embedded, f"{name} is made here and reads no files; got path={str(path)!r}.")
-    require(os.path.exists(path), f"{name} is read from {str(path)!r}, which does not exist.")
+    require(not entry.embedded, f"{name} reads no files, so leave path out; got path={str(path)!r}.")
+    require(os.path.exists(path), f"The path of {name} does not exist; got path={str(path)!r}.")
     return entry.load, (path,)
 
 

@@ -1,4 +1,4 @@
-"""What a dataset is: splits of samples, each a function of its index, its epoch and a seed."""
+"""Datasets: splits of samples, each sample a function of its index, its epoch and a seed; and catalogue entries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ Sample = dict[str, Any]  # arrays, numbers and strings by name
 
 @dataclass(frozen=True)
 class Draw:
-    """Which sample is asked for. All that is random in it comes from these numbers, never from a worker's state."""
+    """The identity of one sample. All its randomness comes from these numbers, never from a worker's state."""
 
     index: int
     epoch: int = 0
     seed: int = 0
-    copy: int = 0  # of a sample that comes several times an epoch
+    copy: int = 0  # which repetition, if the sample comes several times per epoch
 
     def generator(self) -> np.random.Generator:
         return np.random.default_rng((self.seed, self.epoch, self.index, self.copy))
@@ -32,11 +32,10 @@ class Split(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """The splits of a dataset by name (train, validation, test), and what there is to say of it.
+    """The splits of a dataset by name (train, validation, test), and facts about it.
 
     ``facts`` are JSON-friendly: labels, vocabulary size, what was skipped and why. ``facts["content"]`` is a hash of
-    what the samples are made of: it is another one when the data has changed. ``show`` turns a sample into a line that
-    a person can read.
+    what the samples are made of, so it changes when the data changes. ``show`` turns a sample into a readable line.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Rows:
-    """A split held in memory: samples that are the same in every epoch."""
+    """A split held in memory, with the same samples in every epoch."""
 
     rows: list[Sample]
 
@@ -58,15 +57,16 @@ class Rows:
         return self.rows[draw.index]
 
 
-HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, and what every machine has
+HUB, HERE = "hub", "here"  # in place of a path: the Hugging Face hub, or no files at all
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset by name. ``load`` takes the path to its official layout (nothing if it needs none) and its options.
+    """A dataset before it is loaded: its name, what it is, its licence, where to get it, and its loaders.
 
-    ``kind`` is what a sample is: text (for language models), sentences (one or two, with a label), sequence (token ids
-    with a label), pair (two sequences with a label) or image.
+    ``load`` takes the path of the official layout (nothing if the dataset needs no files) and the options. ``kind`` is
+    what a sample is: text (for language models), sentences (one or two, with a label), sequence (token ids with a
+    label), pair (two sequences with a label) or image.
     """
 
     name: str
@@ -74,17 +74,17 @@ class Entry:
     summary: str
     licence: str
     source: str  # where to get it
-    layout: str | None  # what lies under its path; None if it is embedded or generated, or of the hub alone
-    load: Callable[..., Dataset] | None  # None if it is of the hub alone
-    hub: Callable[..., Dataset] | None = None  # takes the options alone, and downloads data, never code
+    layout: str | None  # what its path contains; None if it needs no files or is only on the hub
+    load: Callable[..., Dataset] | None  # None if it is only on the hub
+    hub: Callable[..., Dataset] | None = None  # takes only the options; downloads data, never code
 
     @property
     def embedded(self) -> bool:
-        """Whether every machine has it."""
+        """Whether it needs no files: generated, or part of an installed package."""
         return self.layout is None and self.load is not None
 
     @property
     def ways(self) -> list[str]:
-        """How it is come by: it is here, a path is named, the hub is asked."""
+        """How it can be loaded: without files, from a path, from the hub."""
         ways = {"here": self.embedded, "--path": self.layout is not None, "--hub": self.hub is not None}
         return [way for way, there in ways.items() if there]

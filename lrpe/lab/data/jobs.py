@@ -1,4 +1,4 @@
-"""Work that is shared out to processes, and comes back in order."""
+"""Long jobs: progress on stderr, and work shared among processes with results in order."""
 
 import multiprocessing
 import os
@@ -20,11 +20,11 @@ from lrpe.schema import Range
 Processes = Annotated[int, Range(1, 1024)]
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_SECONDS = 10.0  # between two lines where there is no terminal
+_SECONDS = 10.0  # between two lines without a terminal
 
 
 def progress(items: Iterable[_Item], what: str, total: int | None = None, unit: str = "it") -> Iterator[_Item]:
-    """The items, while a bar tells how many have gone by."""
+    """Yield the items and report progress: a bar on a terminal, otherwise a line every ten seconds."""
     total = len(items) if total is None and hasattr(items, "__len__") else total  # type: ignore[arg-type]
     if sys.stderr.isatty():
         yield from tqdm(items, desc=what, total=total, unit=unit, leave=False, dynamic_ncols=True)
@@ -44,14 +44,14 @@ def in_parallel(
     processes: int | None = None,
     unit: str = "it",
 ) -> Iterator[_Result]:
-    """Yield ``function`` of each item, in the order of the items, computed by several processes.
+    """Yield ``function(item)`` for each item, in order, computed by several processes.
 
     Args:
-        function: of an item; what comes out is the same for any number of processes if it depends on its item alone.
-        items: to compute it of.
-        what: is made, for the progress and for errors.
-        processes: how many; one per core of ours if None.
-        unit: of the progress.
+        function: must depend on its item alone, so that results are the same for any number of processes.
+        items: its arguments.
+        what: what is made, for progress and errors.
+        processes: how many; one per available core if None.
+        unit: the unit of progress.
 
     Raises:
         LrpeError: a process was killed.
@@ -65,7 +65,7 @@ def in_parallel(
         yield from progress(pool.map(function, items), what, len(items), unit)
     except BrokenProcessPool:
         raise LrpeError(
-            f"A process that makes {what} was killed, perhaps for want of memory. Run the same command again, with "
+            f"A process that makes {what} was killed, perhaps because memory ran out. Run the same command again, with "
             "fewer processes if it happens again (--options processes=1)."
         ) from None
     finally:
@@ -78,7 +78,7 @@ def _cores() -> int:
 
 
 def _follow_parent() -> None:
-    """Leave Ctrl-C to the process that shares out the work, and end when it is gone, even if it was killed."""
+    """Ignore Ctrl-C, which the parent handles, and end when the parent ends, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler raises, which a pool's worker would survive
     threading.Thread(target=_end_with_parent, daemon=True).start()

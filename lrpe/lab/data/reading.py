@@ -1,4 +1,4 @@
-"""Files line by line, plain or gzipped; what is broken in one is named with its line."""
+"""Read files line by line, plain or gzipped; errors name the file and the line."""
 
 import gzip
 import zlib
@@ -11,7 +11,7 @@ from lrpe.errors import LrpeError, require
 
 
 def read_lines(file: Path) -> Iterator[str]:
-    """The lines of a file with their ends, which are newlines alone."""
+    """Yield the lines of a UTF-8 file with their ends; only a newline ends a line."""
     with _open_bytes(file) as stream:
         for number, line in enumerate(stream, 1):
             try:
@@ -25,8 +25,8 @@ def read_lines(file: Path) -> Iterator[str]:
 
 @contextmanager
 def _open_bytes(file: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unzipped if its name ends in .gz."""
-    require(not file.is_dir(), f"A text is read from a file; {str(file)!r} is a folder.")
+    """Open a file for reading bytes, unzipped if its name ends in .gz."""
+    require(not file.is_dir(), f"Expected a file; {str(file)!r} is a folder.")
     try:
         with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
             yield cast(BinaryIO, stream)
@@ -35,17 +35,17 @@ def _open_bytes(file: Path) -> Iterator[BinaryIO]:
 
 
 def number_lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Each line with its number, from 1 on, without its end."""
+    """Yield each line with its number, counted from 1, without its end."""
     with _open_bytes(file) as stream:
         for number, line in enumerate(stream, 1):
             yield number, line.rstrip(b"\r\n")
 
 
 def find_file(folder: Path, *names: str) -> Path:
-    """The first of these files that the folder has, itself or gzipped."""
+    """Return the first of these files that the folder contains, plain or gzipped."""
     files = [folder / f"{name}{end}" for name in names for end in ("", ".gz")]
     for file in files:
         if file.exists():
-            require(file.is_file(), f"{str(file)!r} is read as a file; it is a folder.")
+            require(file.is_file(), f"Expected a file; {str(file)!r} is a folder.")
             return file
     raise LrpeError(f"{str(folder)!r} has no {' or '.join(names)}: is it the folder with the official layout?")

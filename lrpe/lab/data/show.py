@@ -1,4 +1,4 @@
-"""A dataset in words: what there is to know of it, and if it is loaded, its splits and a few samples."""
+"""Describe a dataset in words: its entry, and once loaded its facts, its splits and a few samples."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def describe(entry: Entry) -> dict[str, Any]:
         "summary": entry.summary,
         "licence": entry.licence,
         "source": entry.source,
-        "layout": entry.layout or f"none: it is {'made here' if entry.embedded else 'of the hub alone'}",
+        "layout": entry.layout or f"none: it is {'built in' if entry.embedded else 'only on the hub'}",
         "from": entry.ways,
     }
 
@@ -31,16 +31,16 @@ def describe_contents(loaded: Dataset, samples: int) -> dict[str, Any]:
     return {"facts": loaded.facts, "splits": splits}
 
 
-def format_description(found: dict[str, Any]) -> str:
-    """Return a dataset in words and a table of its splits; ``found`` is ``described``, and ``contents`` if loaded."""
-    about = {key: found[key] for key in ("name", "kind", "summary", "licence", "source", "layout")}
-    splits = found.get("splits", {})
-    facts = {key: value for key, value in found.get("facts", {}).items() if not _is_by_split(value, splits)}
+def format_description(description: dict[str, Any]) -> str:
+    """Return ``describe(entry)``, joined with ``describe_contents`` if loaded, as text with a table of the splits."""
+    about = {key: description[key] for key in ("name", "kind", "summary", "licence", "source", "layout")}
+    splits = description.get("splits", {})
+    facts = {key: value for key, value in description.get("facts", {}).items() if not _is_by_split(value, splits)}
     lines = _align({key: _format_fact(value) for key, value in (about | facts).items()})
-    if "splits" not in found:
-        ways = " or ".join(way.replace("--path", "--path DIR") for way in found["from"])
-        return "\n".join([*lines, "", f"It is not loaded. Say from where: lrpe data show {found['name']} {ways}."])
-    lines += ["", _split_table(splits, found["facts"])]
+    if "splits" not in description:
+        ways = " or ".join(way.replace("--path", "--path DIR") for way in description["from"])
+        return "\n".join([*lines, "", f"Not loaded. To load it, run: lrpe data show {description['name']} {ways}."])
+    lines += ["", _split_table(splits, description["facts"])]
     for name, split in splits.items():
         if split["first"]:
             lines += ["", f"The first of {name}:", *(f"  {_shorten(text)}" for text in split["first"])]
@@ -57,7 +57,7 @@ def _align(pairs: Mapping[str, str]) -> list[str]:
 
 
 def _split_table(splits: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """Return a row per split: its samples, and every fact that is told by split."""
+    """Return a table with one row per split: its number of samples, and every fact that is given per split."""
     columns: dict[str, dict[str, Any]] = {"samples": {name: split["samples"] for name, split in splits.items()}}
     for key, value in facts.items():
         if _is_by_split(value, splits):
@@ -69,7 +69,7 @@ def _split_table(splits: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 
 
 def _format_fact(value: Any) -> str:
-    """Return a fact for people: thousands apart, lists as words, and of a hash the first digits."""
+    """Format a fact for people: thousands separated, lists as words, hashes shortened."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The text that every machine has: the sources of the running Python's standard library."""
+"""Text available everywhere: the sources of the running Python's standard library, their passages and docstrings."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lrpe.errors import require
 
-_SPLITS = {"validation": (0,), "test": (1,)}  # of the twenty shares that files fall into; the rest is for training
+_SPLITS = {"validation": (0,), "test": (1,)}  # which of twenty shares; the rest is for training
 _LEFT_OUT = ("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib2to3")
 
 
@@ -36,29 +36,31 @@ class Module(NamedTuple):
 
 @cache
 def read_modules() -> tuple[Module, ...]:
-    """Every module of the standard library in the order of its path, its tests left out."""
+    """Return every module of the standard library, ordered by path, without its tests."""
     root = Path(sysconfig.get_paths()["stdlib"])
     files = (path for path in root.rglob("*.py") if not set(path.relative_to(root).parts) & set(_LEFT_OUT))
-    found = tuple(sorted(Module(path.relative_to(root).as_posix(), _read(path)) for path in files))
-    require(len(found) > 100, f"The sources of the standard library are not in {str(root)!r}; got {len(found)} files.")
-    return found
+    modules = tuple(sorted(Module(path.relative_to(root).as_posix(), _read(path)) for path in files))
+    require(
+        len(modules) > 100, f"The sources of the standard library are not in {str(root)!r}; got {len(modules)} files."
+    )
+    return modules
 
 
 def _read(path: Path) -> str:
-    """Its text; a byte that is no UTF-8 becomes a replacement character."""
+    """Return the text of a file; bytes that are not UTF-8 become replacement characters."""
     return path.read_bytes().decode("utf-8", errors="replace")
 
 
 def fingerprint() -> str:
-    """A hash of all paths and texts: it names the Python whose library this is."""
-    found = sha256()
+    """Return a hash of all paths and texts, which identifies this Python's library."""
+    hasher = sha256()
     for module in read_modules():
-        found.update(module.path.encode() + b"\0" + module.text.encode() + b"\0")
-    return found.hexdigest()
+        hasher.update(module.path.encode() + b"\0" + module.text.encode() + b"\0")
+    return hasher.hexdigest()
 
 
 def cut_passages(module: Module, length: int) -> list[bytes]:
-    """The file cut into passages of ``length`` bytes; a last one of less than half of that is left out."""
+    """Cut a module into passages of ``length`` bytes; a last one shorter than half of that is dropped."""
     content = module.text.encode()
     cut = [content[start : start + length] for start in range(0, len(content), length)]
     return [passage for passage in cut if 2 * len(passage) >= length]
@@ -70,7 +72,7 @@ _PROSE = re.compile(r"[A-Z][\w ,;:'()\"-]+[.!?]")
 
 
 class Docstring(NamedTuple):
-    """What a function or a class says of itself: its name, and the sentences of its first paragraphs."""
+    """The docstring of a function or class: its name, and the sentences of its prose."""
 
     module: Module
     name: str
@@ -83,16 +85,16 @@ class Docstring(NamedTuple):
 
 @cache
 def read_docstrings() -> tuple[Docstring, ...]:
-    """Every docstring of the standard library that has a sentence of prose, in the order of the modules."""
-    return tuple(found for module in read_modules() for found in _read_docstrings(module))
+    """Return every docstring of the standard library with a sentence of prose, in the order of the modules."""
+    return tuple(docstring for module in read_modules() for docstring in _read_docstrings(module))
 
 
 def _read_docstrings(module: Module) -> Iterator[Docstring]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in old sources
+            warnings.simplefilter("ignore")  # about invalid escapes in old sources
             tree = ast.parse(module.text)
-    except (SyntaxError, ValueError):  # templates and samples of broken code
+    except (SyntaxError, ValueError):  # templates and deliberately broken samples
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -102,7 +104,7 @@ def _read_docstrings(module: Module) -> Iterator[Docstring]:
 
 
 def _split_sentences(text: str) -> Iterator[str]:
-    """Sentences of prose: words and common punctuation, of five to forty words."""
+    """Yield the sentences of prose: words and common punctuation, five to forty words."""
     for paragraph in text.split("\n\n"):
         for sentence in _SENTENCE.split(" ".join(paragraph.split())):
             if _PROSE.fullmatch(sentence) and _SHORTEST <= len(sentence.split()) <= _LONGEST:

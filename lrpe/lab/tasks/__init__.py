@@ -1,1 +1,1 @@
-"""What a batch, a loss and a metric are for each kind of experiment."""
+"""The tasks: batches, loss and metrics for each kind of experiment."""

@@ -1,4 +1,4 @@
-"""A model measured on a whole split, by one process or by several."""
+"""Measure a model on a whole split, with one process or several, and describe its metrics."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,7 +14,11 @@ from lrpe.lab.tasks.task import Batch, Task
 def evaluate(
     task: Task, model: nn.Module, batches: Iterable[Batch | None], device: str | None = None
 ) -> dict[str, float]:
-    """The metrics of all batches together. With several processes each sees its own, and all get the metrics of all."""
+    """Return the metrics over all batches; each process passes its own batches, and all get the same metrics.
+
+    Raises:
+        LrpeError: there are no samples.
+    """
     was_training = model.training
     model.eval()
     try:
@@ -23,12 +27,12 @@ def evaluate(
         model.train(was_training)
     mine = {name: torch.cat([part[name].cpu() for part in parts]) for name in parts[0]} if parts else {}
     observed = _gather(mine)
-    require(len(observed) > 0, "A split to evaluate on has one sample or more; got none.")
+    require(len(observed) > 0, "Evaluation needs at least one sample; the split has none.")
     return task.metrics(observed)
 
 
 def _gather(mine: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What all processes observed."""
+    """Return the observations of all processes, joined."""
     if not dist.is_initialized():
         return dict(mine)
     everyone: list[dict[str, Tensor]] = [{} for _ in range(dist.get_world_size())]
@@ -41,21 +45,25 @@ def to_device(batch: Batch, device: str | None) -> Batch:
     return batch if device is None else {name: tensor.to(device) for name, tensor in batch.items()}
 
 
-_LARGEST = 1e6  # a figure above it says only that a model is far from learning, such as e^39, the perplexity of a word
+_LARGEST = 1e6  # larger values only say that the model has not learned yet, such as a word perplexity of e^39
 
 
 def describe_metrics(metrics: Mapping[str, float | None], form: str = ",.4g") -> str:
-    """Return metrics in a line; ``form`` is how a figure is written.
+    """Return metrics as one line.
 
     >>> describe_metrics({"perplexity": 289.912, "word_perplexity": 101675897166494272.0, "bits_per_byte": 8.182})
     'perplexity 289.9, word_perplexity over 1,000,000, bits_per_byte 8.182'
+
+    Args:
+        metrics: by name; None means not finite.
+        form: the format of a number that is not an integer.
     """
     return ", ".join(f"{name} {_describe(figure, form)}" for name, figure in metrics.items())
 
 
 def _describe(figure: float | None, form: str) -> str:
-    if figure is None:  # what JSON has in place of a number that is not finite
+    if figure is None:  # how JSON stores a number that is not finite
         return "not finite"
-    if isinstance(figure, int):  # a count, of parameters for one
+    if isinstance(figure, int):  # a count, such as that of the parameters
         return f"{figure:,}"
     return f"over {_LARGEST:,.0f}" if figure > _LARGEST else f"{figure:{form}}"

@@ -1,4 +1,4 @@
-"""Images to labels, as DeiT learns them: mixup or cutmix of a batch, and smoothed labels."""
+"""Image classification as DeiT trains it: mixup or cutmix of a batch, and label smoothing."""
 
 import sys
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.models.classification import LrpeForImageClassification
 from lrpe.schema import Count, Range
 
-_Alpha = Annotated[float, Range(0, 1000)]  # of a Beta distribution; 0 does not mix
+_Alpha = Annotated[float, Range(0, 1000)]  # of the Beta distribution; 0 turns mixing off
 _Share = Annotated[float, Range(0, 1)]
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a training batch is mixed with itself in reverse, and how far labels are smoothed; the defaults are DeiT's.
+    """How a training batch is mixed with itself in reverse, and how much labels are smoothed; the defaults are DeiT's.
 
-    One in two batches is mixed by cutmix, the others by mixup, if both have an α.
+    If both α are positive, half of the batches use cutmix and half mixup.
     """
 
     mixup: _Alpha = 0.8
@@ -41,9 +41,13 @@ class ImageClassification(Task):
     model_class = LrpeForImageClassification
 
     def __init__(self, dataset: Dataset, mixing: Mixing = PLAIN, damaged: _Share = 0.01, copies: Count = 1):
-        """``damaged`` is the share of files that may turn out to be damaged before it is an error.
+        """Initialise the task.
 
-        In training each image comes ``copies`` times in a row, each varied anew.
+        Args:
+            dataset: the images.
+            mixing: how training batches are mixed.
+            damaged: the share of damaged files, if more than 10, above which an error is raised.
+            copies: how often each image is repeated in a row in training, augmented anew each time.
         """
         self.name, self.dataset, self.mixing, self.damaged, self.copies = dataset.name, dataset, mixing, damaged, copies
         self.labels: int = dataset.facts["labels"]
@@ -62,7 +66,7 @@ class ImageClassification(Task):
         return super().batches(split, size, training, copies=self.copies if training else 1, **options)
 
     def collate(self, samples: list[Sample]) -> Batch:
-        """Pixels, labels, and a target distribution over the labels, which is one-hot unless the batch was mixed."""
+        """Return pixels, labels and a target distribution, which is one-hot unless the batch was mixed."""
         pixels = torch.from_numpy(np.stack([sample["pixels"] for sample in samples]))
         labels = torch.tensor([sample["label"] for sample in samples])
         batch = {"pixel_values": pixels, "labels": labels, "targets": F.one_hot(labels, self.labels).float()}
@@ -93,20 +97,21 @@ class ImageClassification(Task):
         }
 
     def count_skipped(self, batch: Batch, split: str) -> None:
-        """Name each damaged file once, and stop if there are too many."""
+        """Report each damaged file once, and raise ``LrpeError`` if there are too many."""
         for index in batch.get("skipped", torch.tensor([])).tolist():
             if index not in self.skipped:
                 self.skipped.add(int(index))
                 files: Any = self.dataset.splits[split]
-                print(f"{files.files[int(index)]} cannot be decoded; the next one stands in for it.", file=sys.stderr)
+                print(f"{files.files[int(index)]} cannot be decoded; using the next file instead.", file=sys.stderr)
         if len(self.skipped) > max(10, self.damaged * len(self.dataset.splits[split])):
             raise LrpeError(
-                f"{len(self.skipped)} files of {self.name} are damaged, more than {self.damaged:.0%} of them."
+                f"{len(self.skipped)} files of {self.name} are damaged, more than damaged={self.damaged:g} allows; "
+                "replace them."
             )
 
 
 def mix(pixels: Tensor, targets: Tensor, mixing: Mixing, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Mixup (Zhang et al., 2018) or cutmix (Yun et al., 2019) of a batch with itself in reverse."""
+    """Mix a batch with itself in reverse, by mixup (Zhang et al., 2018) or cutmix (Yun et al., 2019)."""
     generator = draw.generator()
     targets = targets * (1 - mixing.smoothing) + mixing.smoothing / targets.shape[-1]
     cut = mixing.cutmix > 0 and (mixing.mixup == 0 or generator.random() < 0.5)
@@ -122,7 +127,7 @@ def mix(pixels: Tensor, targets: Tensor, mixing: Mixing, draw: Draw) -> tuple[Te
 
 
 def _cut_and_paste(pixels: Tensor, kept: float, generator: np.random.Generator) -> tuple[Tensor, float]:
-    """A box of the reversed batch in each image; and the share of the image that is still its own."""
+    """Paste a box of the reversed batch into each image; also return the share of the image that remains."""
     height, width = pixels.shape[2:]
     half = np.array([height, width]) * np.sqrt(1 - kept) / 2
     middle = generator.integers([height, width])

@@ -1,4 +1,4 @@
-"""Language modelling: every token from those before it, measured by its perplexity."""
+"""Language modelling: predict each token from the tokens before it; measured by perplexity."""
 
 import math
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from lrpe.schema import Count
 
 
 class LanguageModelling(Task):
-    """Perplexity is exact: each token of a split is scored once, and all count alike.
+    """Exact perplexity: each token of a split is scored once, with equal weight.
 
-    ``stride`` is how many tokens a window scores in evaluation, its last ones; the others are their context. None is
-    all of them, without a context that is carried on. Perplexity is per token, which is per word with a vocabulary of
-    words; ``word_perplexity`` and ``bits_per_byte`` compare tokenisers.
+    In evaluation each window scores its last ``stride`` tokens; the others are context. None scores whole windows,
+    without context from the previous one. Perplexity is per token (per word with a vocabulary of words);
+    ``word_perplexity`` and ``bits_per_byte`` are comparable across tokenisers.
     """
 
     name = "language modelling"
@@ -37,7 +37,7 @@ class LanguageModelling(Task):
         return token_fields(self.text.tokenizer)
 
     def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
-        """Whole windows in training; in evaluation all of the split, by ``stride``."""
+        """Return whole windows in training; in evaluation the whole split, by ``stride``."""
         windows = self.text.windows(split)
         chosen = replace(windows, whole=True) if training else replace(windows, stride=self.stride)
         return Batches(chosen, size, self.collate, training, **options)

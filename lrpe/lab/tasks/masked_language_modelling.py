@@ -1,4 +1,4 @@
-"""Masked language modelling: hidden tokens from both sides, measured in bits."""
+"""Masked language modelling: predict hidden tokens from both sides; measured in bits."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,10 +17,10 @@ from lrpe.models.language_models import LrpeForMaskedLM
 
 
 class MaskedLanguageModelling(Task):
-    """RoBERTa's: of the tokens, or of whole words, the share ``rate`` is to be predicted.
+    """RoBERTa's task: predict the share ``rate`` of the tokens, or of whole words.
 
-    80 % of them become <mask>, 10 % another token, 10 % stay; drawn anew in every epoch, and in evaluation always the
-    same. ``tokenizer`` is the dataset's, with <mask> and <pad> where it lacked them. The paper's "loss" is in bits.
+    Of these, 80 % become <mask>, 10 % a random token and 10 % stay; drawn anew in every epoch, fixed in evaluation.
+    ``tokenizer`` is the dataset's, with <mask> and <pad> added if missing. The paper's "loss" is in bits.
     """
 
     name = "masked language modelling"

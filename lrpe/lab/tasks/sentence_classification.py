@@ -1,4 +1,4 @@
-"""One or two sentences to a label or a number: GLUE."""
+"""Classify or score one sentence or a pair of sentences: the GLUE tasks."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,13 +21,13 @@ _Score = Callable[[np.ndarray, np.ndarray], float]  # of predictions and labels
 
 
 def _correlate(measure: Callable) -> _Score:
-    """A correlation in which predictions that are all alike correlate with nothing: 0, not NaN."""
+    """Return a correlation that is 0, not NaN, if all predictions or all labels are equal."""
 
     def score(predictions: np.ndarray, labels: np.ndarray) -> float:
         if len(labels) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
             return 0.0
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of inputs that are nearly alike
+            warnings.simplefilter("ignore")  # about nearly constant inputs
             return float(measure(predictions, labels).statistic)
 
     return score
@@ -43,18 +43,21 @@ METRICS: dict[str, _Score] = {
 
 
 class SentenceClassification(Task):
-    """Sentences as RoBERTa reads them, <s> a </s></s> b </s>, and the metric that GLUE has for the task.
+    """Sentences in RoBERTa's format, <s> a </s></s> b </s>, scored by the task's GLUE metric.
 
-    A vocabulary without <s>, such as GPT-2's, begins with </s>: the model was pre-trained with as many entries.
-
-    The paper calls its figure for STS-B accuracy, which a similarity between 0 and 5 cannot have: ours is Pearson's.
+    With a vocabulary without <s>, such as GPT-2's, </s> comes first: adding <s> would change the size of the
+    pre-trained embedding. The paper calls its STS-B result accuracy, which is undefined for a similarity between 0 and
+    5; ours is Pearson's correlation.
     """
 
     better = "higher"
     model_class = LrpeForSequenceClassification
 
     def __init__(self, dataset: Dataset, tokenizer: Tokenizer, length: int = 512):
-        require(length >= 8, f"A pair has room for its marks and some words; got length={length}.")
+        require(
+            length >= 8,
+            f"length must be at least 8, for the special tokens of a pair and some words; got length={length}.",
+        )
         self.name, self.dataset, self.length = dataset.name, dataset, length
         self.tokenizer = tokenizer.with_specials("pad", "eos")
         self.labels: int = dataset.facts["labels"]
@@ -69,7 +72,7 @@ class SentenceClassification(Task):
         }
 
     def encode(self, sample: Sample) -> np.ndarray:
-        """The ids of a sample; of two sentences the longer one is cut first."""
+        """Return the ids of a sample; if too long, the longer sentence is cut first."""
         texts = [sample["first"]] if sample["second"] is None else [sample["first"], sample["second"]]
         ids = self.tokenizer.encode(texts)
         marks = self.tokenizer.specials
@@ -111,7 +114,7 @@ class SentenceClassification(Task):
         return model(batch["input_ids"], batch["attention_mask"]).logits.float()
 
     def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
-        """The task's own metric, and those that stand beside it: Spearman's, or accuracy and F1."""
+        """Return the task's metric and the usual ones beside it: Spearman's correlation, or accuracy and F1."""
         predictions, labels = observed["predictions"].numpy(), observed["labels"].numpy()
         names = ["pearson", "spearman"] if self.labels == 1 else ["accuracy", *(["f1"] if self.labels == 2 else [])]
         return {name: METRICS[name](predictions, labels) for name in dict.fromkeys([self.metric, *names])}

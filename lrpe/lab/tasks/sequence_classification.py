@@ -14,14 +14,14 @@ from lrpe.models.classification import LrpeForPairClassification, LrpeForSequenc
 
 
 class SequenceClassification(Task):
-    """Samples {"ids", "label"}. Accuracy stands beside the share of the most frequent label, which a guess attains."""
+    """Samples {"ids", "label"}. ``majority`` is the accuracy of always guessing the most frequent label."""
 
     metric, better = "accuracy", "higher"
     model_class: type[nn.Module] = LrpeForSequenceClassification
 
     def __init__(self, dataset: Dataset):
         self.name, self.dataset = dataset.name, dataset
-        self.padding: int = dataset.facts["pad_token_id"] or 0  # where all are equally long there is none to write
+        self.padding: int = dataset.facts["pad_token_id"] or 0  # None if all sequences have the same length
 
     def fields(self) -> dict[str, Any]:
         names = ("vocab_size", "num_labels", "pad_token_id")
@@ -53,7 +53,7 @@ class SequenceClassification(Task):
 
 
 class PairClassification(SequenceClassification):
-    """Samples {"ids", "pair_ids", "label"}, encoded apart."""
+    """Samples {"ids", "pair_ids", "label"}; the two sequences are encoded separately."""
 
     model_class = LrpeForPairClassification
 
@@ -63,7 +63,7 @@ class PairClassification(SequenceClassification):
 
 
 def _pad_ids(sequences: Sequence[np.ndarray], padding: int) -> tuple[Tensor, Tensor]:
-    """Ids (batch, longest), padded at the end, and a mask that is 1 on what is not padding."""
+    """Return ids (batch, longest), padded on the right, and a mask that is 1 except on padding."""
     longest = max(1, *map(len, sequences))
     ids = np.full((len(sequences), longest), padding, dtype=np.int64)
     mask = np.zeros((len(sequences), longest), dtype=np.int64)

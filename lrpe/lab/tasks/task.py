@@ -1,4 +1,4 @@
-"""A task: a dataset, the head that learns it, its loss, and its metrics."""
+"""A task: a dataset, the model class that learns it, its loss and its metrics."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ Batch = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Loss:
-    """A sum of losses in nats and how many there were, so that batches of any size weigh as they should together."""
+    """A sum of losses in nats and their number, so that batches of different sizes are weighted correctly."""
 
     total: Tensor
     count: Tensor
@@ -24,7 +24,7 @@ class Loss:
 class Task(ABC):
     """What an experiment trains and measures.
 
-    ``metric`` is the primary one of ``metrics()``, and ``better`` says which way it improves.
+    ``metric`` is the primary entry of ``metrics()``; ``better`` is the direction in which it improves.
     """
 
     name: str
@@ -35,24 +35,24 @@ class Task(ABC):
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """The fields of LrpeConfig that the data decides: vocab_size, num_labels, pad_token_id, image_size."""
+        """Return the LrpeConfig fields that the data decides: vocab_size, num_labels, pad_token_id, image_size."""
 
     @abstractmethod
     def collate(self, samples: list[Sample]) -> Batch:
-        """Samples as one batch of tensors, padded where they must be."""
+        """Return samples as one batch of tensors, padded where necessary."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
-        """The loss of a batch, to be differentiated."""
+        """Return the differentiable loss of a batch."""
 
     @abstractmethod
     def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
-        """What the metrics need of a batch, one entry a sample: predictions and labels, or sums and counts."""
+        """Return what the metrics need, one entry per sample: predictions and labels, or sums and counts."""
 
     @abstractmethod
     def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
-        """The metrics of a whole split, from what was observed of all its samples."""
+        """Return the metrics of a whole split from the observations of all its samples."""
 
     def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
-        """Batches of a split; the options are those of ``Batches``: seed, rank, world, workers."""
+        """Return batches of a split; the options are those of ``Batches``: seed, rank, world, workers."""
         return Batches(self.dataset.splits[split], size, self.collate, training, **options)

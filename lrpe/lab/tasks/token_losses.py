@@ -1,4 +1,4 @@
-"""What the two kinds of language modelling share: padded batches of token ids, and the loss of each row."""
+"""Shared by both kinds of language modelling: padded batches of token ids, and the loss per row."""
 
 import math
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.data.text.windows import UNSCORED
 from lrpe.lab.tasks.task import Batch, Loss
 
-_PADDED = {"labels": UNSCORED, "attention_mask": 0}  # sequences go on, and ids are filled up with padding
+_PADDED = {"labels": UNSCORED, "attention_mask": 0}  # others: ids get the padding token
 
 
 def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The fields of LrpeConfig that a tokeniser decides."""
+    """Return the LrpeConfig fields that a tokeniser decides."""
     roles = {f"{role}_token_id": tokenizer.specials.get(role) for role in ("bos", "eos", "pad")}
     return {"vocab_size": len(tokenizer)} | roles
 
 
 def pad_tokens(samples: list[Sample], names: list[str], padding: int) -> Batch:
-    """Arrays of token ids, labels and the like as (batch, longest), filled up on the right."""
+    """Return token ids, labels and masks as (batch, longest), padded on the right."""
     longest = max(len(sample["input_ids"]) for sample in samples)
 
     def fill(name: str, row: np.ndarray) -> np.ndarray:
@@ -40,9 +40,9 @@ def pad_tokens(samples: list[Sample], names: list[str], padding: int) -> Batch:
 
 
 def _token_losses(model: nn.Module, batch: Batch, **options: Any) -> Tensor:
-    """The loss of each token in nats, 0 where none is scored; (batch, n). The options are the model's."""
-    given = {"attention_mask": batch.get("attention_mask"), "seq_idx": batch.get("sequences")}
-    inputs = {name: value for name, value in given.items() if value is not None}
+    """Return the loss per token in nats, 0 where not scored; (batch, n). The options are passed to the model."""
+    optional = {"attention_mask": batch.get("attention_mask"), "seq_idx": batch.get("sequences")}
+    inputs = {name: value for name, value in optional.items() if value is not None}
     logits = model(input_ids=batch["input_ids"], **inputs, **options).logits
     losses = F.cross_entropy(
         logits.flatten(0, 1).float(), batch["labels"].flatten(), ignore_index=UNSCORED, reduction="none"
@@ -55,17 +55,17 @@ def total_loss(model: nn.Module, batch: Batch, **options: Any) -> Loss:
 
 
 def observe_tokens(model: nn.Module, batch: Batch, **options: Any) -> dict[str, Tensor]:
-    """The nats of each row, and how many tokens they are of."""
+    """Return the nats and the number of scored tokens per row."""
     nats = _token_losses(model, batch, **options).double().sum(-1)
     return {"nats": nats, "tokens": (batch["labels"] != UNSCORED).sum(-1)}
 
 
 def token_metrics(observed: Mapping[str, Tensor]) -> dict[str, float]:
-    """Nats, bits and perplexity of a token, over all tokens alike."""
+    """Return nats, bits and perplexity per token, over all tokens with equal weight."""
     nats = float(observed["nats"].sum() / observed["tokens"].sum())
     return {"nats": nats, "bits": nats / math.log(2), "perplexity": safe_exp(nats)}
 
 
 def safe_exp(nats: float) -> float:
-    """Infinite where a float ends."""
+    """Return e^nats, or infinity where a float overflows."""
     return math.exp(nats) if nats < 700 else math.inf

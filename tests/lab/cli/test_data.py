@@ -51,7 +51,7 @@ def test_a_dataset_without_its_files_tells_where_to_get_them(capsys, tmp_path):
     assert main(["data", "show", "away"]) == 0
     assert "lrpe data show away --path DIR" in capsys.readouterr().out
     assert main(["data", "prepare", "away"]) == 2
-    assert "get it from a place, and name its path. Layout: rows.tsv" in capsys.readouterr().err
+    assert "get them from a place and pass their path. Layout: rows.tsv" in capsys.readouterr().err
     assert main(["data", "prepare", "away", "--path", str(tmp_path / "no")]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert main(["data", "prepare", "here", "--path", str(tmp_path)]) == 2
@@ -64,7 +64,7 @@ def test_a_dataset_of_the_hub_is_loaded_only_if_the_hub_is_named(capsys):
     assert "lrpe data show afar --hub" in shown
     assert "train" not in shown
     assert main(["data", "prepare", "afar"]) == 2
-    assert "of the hub alone" in capsys.readouterr().err
+    assert "available only from the hub" in capsys.readouterr().err
     assert main(["data", "prepare", "afar", "--hub"]) == 0
     assert "train 3 samples" in capsys.readouterr().out
 

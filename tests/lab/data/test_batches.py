@@ -79,7 +79,7 @@ def test_copies_of_a_sample_stand_together_and_are_drawn_anew():
         pairs = batch["index"].view(-1, 2)
         assert (pairs[:, 0] == pairs[:, 1]).all()
         assert (batch["noise"].view(-1, 2).diff() != 0).all()
-    with pytest.raises(LrpeError, match="Copies are for training"):
+    with pytest.raises(LrpeError, match="exactly 1 in evaluation; got copies="):
         batches(copies=2, training=False)
 
 
@@ -89,7 +89,7 @@ def test_evaluation_keeps_the_order():
 
 
 def test_bad_sizes_are_named():
-    with pytest.raises(LrpeError, match="one full batch or more; got 23 samples for 2 × 12"):
+    with pytest.raises(LrpeError, match="at least one full batch, 2 × 12 samples; the split has 23"):
         batches(size=12, world=2)
     with pytest.raises(LrpeError, match="rank=2, world=2"):
         batches(rank=2, world=2)

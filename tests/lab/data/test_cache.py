@@ -126,7 +126,7 @@ def test_zeros_that_were_there_before_the_process_began_are_found(monkeypatch, c
     os.utime(folder / "deep" / "tokens", ns=(state.st_atime_ns, state.st_mtime_ns))
     monkeypatch.setattr(cache, "_verified", set())  # as in a new process
     prepare("words", {}, fill)
-    assert "deep/tokens is not what was written; it is prepared again" in capsys.readouterr().err
+    assert "deep/tokens is not what was written; preparing it again" in capsys.readouterr().err
 
 
 def test_a_file_is_hashed_once_per_process(monkeypatch):

@@ -180,5 +180,5 @@ def test_the_hub_gives_the_same_columns_and_no_code_is_asked_for(monkeypatch):
     assert asked == [("nyu-mll/glue", "mnli")]
     assert sorted(found.splits) == ["mismatched", "train", "validation"]
     assert found.show(found.splits["train"].sample(Draw(0))) == "entailment: It rains. ‖ It is wet."
-    with pytest.raises(LrpeError, match=r"digits is not read from the hub; these are: .*glue-mnli"):
+    with pytest.raises(LrpeError, match=r"digits cannot be read from the hub; these can: .*glue-mnli"):
         catalog.load("digits", hub=True)

@@ -56,7 +56,7 @@ def test_a_training_split_alone_is_held_out_by_number_and_limited(hub):
 def test_the_hub_is_asked_only_if_one_says_so(hub):
     assert find("hub-text").ways == ["--hub"]
     assert find("wikitext2").ways == ["--path", "--hub"]
-    with pytest.raises(LrpeError, match="of the hub alone"):
+    with pytest.raises(LrpeError, match="available only from the hub"):
         load("hub-text", repository="owner/whole")
     assert not hub
 

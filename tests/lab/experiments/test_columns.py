@@ -111,7 +111,7 @@ def test_data_that_is_named_is_read_and_the_paper_scale_has_no_stand_ins():
     assert (there.data.name, there.data.path) == ("wikitext2", "somewhere")
     assert small(COLUMNS["wikitext2"]()).with_data({}).data.name == "stdlib"
     assert paper(COLUMNS["wikitext2"]()).with_data({"wikitext2": "hub"}).data.hub
-    with pytest.raises(LrpeError, match="is not on every machine: get it from"):
+    with pytest.raises(LrpeError, match="needs files: get them from"):
         paper(COLUMNS["wikitext2"]()).with_data({}).data.load()
 
 

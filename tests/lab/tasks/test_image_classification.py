@@ -36,7 +36,7 @@ def test_the_loss_is_the_sum_of_the_cross_entropies():
     assert loss.count.item() == 6
 
 
-def test_accuracy_counts_every_sample_once_whatever_the_batches():
+def test_accuracy_counts_every_sample_once_for_any_batches():
     task = ImageClassification(load_digits())
     model = build(task)
     found = [evaluate(task, model, task.batches("validation", size, training=False).epoch(0)) for size in (7, 64)]
@@ -52,10 +52,10 @@ def test_a_mixed_batch_has_targets_in_proportion_to_its_pixels(mixing):
         pixels, mixed = mix(batch, targets, mixing, Draw(0, seed=seed))
         assert_close(mixed.sum(-1), torch.ones(4))
         share = (mixed[0, 0] - mixing.smoothing / 4) / (1 - mixing.smoothing)  # of the first image in itself
-        assert_close(pixels[0].mean(), (1 - share) * 3, atol=1e-4, rtol=1e-4)  # the rest is the last one, all threes
+        assert_close(pixels[0].mean(), (1 - share) * 3, atol=1e-4, rtol=1e-4)  # the rest is the last image, all threes
 
 
-def test_a_batch_is_mixed_alike_whenever_it_is_drawn():
+def test_a_batch_is_mixed_the_same_way_each_time_it_is_drawn():
     task = ImageClassification(made(), Mixing())
     once, again = (next(task.batches("train", 6, training=True, seed=2).epoch(3)) for _ in range(2))
     assert_close(once, again)

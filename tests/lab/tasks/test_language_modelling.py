@@ -32,7 +32,7 @@ def model():
 
 
 def brute_force(model, stream, length, stride, packed):
-    """The nats of each token, one token and one unpadded row at a time."""
+    """Return the nats per token, computed one token and one unpadded row at a time."""
     tokens = [stream.start, *stream.read(0, len(stream)).tolist()]
     ends = stream.marks[0].astype(int).tolist()
     nats = []

@@ -39,7 +39,7 @@ def test_sentences_are_marked_as_roberta_marks_them():
     assert two.tolist() == [s, 97, 98, e, e, 99, e]
 
 
-def test_a_vocabulary_without_a_start_grows_no_more_than_in_pre_training(tmp_path):
+def test_a_vocabulary_without_a_start_token_does_not_grow(tmp_path):
     before = MaskedLanguageModelling(dataset(tokenizer=str(write_gpt2(tmp_path)), length=12))
     task = SentenceClassification(load("rte"), before.tokenizer)
     assert task.fields()["vocab_size"] == before.fields()["vocab_size"]
@@ -77,14 +77,14 @@ def test_loss_and_metric_are_those_of_the_task(name):
     assert task.metric == next(iter(found))
 
 
-def test_the_metrics_do_not_know_how_samples_were_batched():
+def test_metrics_do_not_depend_on_how_samples_are_batched():
     task = task_of("mrpc")
     model = build(task)
     found = [evaluate(task, model, task.batches("validation", size, training=False).epoch(0)) for size in (16, 100)]
     assert found[0] == found[1]
 
 
-def test_agreement_is_what_it_says():
+def test_metrics_have_their_known_values():
     labels = np.array([0, 1, 1, 0, 1])
     assert METRICS["accuracy"](labels, labels) == 1
     assert METRICS["matthews"](1 - labels, labels) == -1

@@ -48,7 +48,7 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_samples():
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-def test_accuracy_stands_beside_the_share_of_the_most_frequent_label():
+def test_majority_is_the_share_of_the_most_frequent_label():
     task = SequenceClassification(three_sequences())
     labels, losses = torch.tensor([1, 0, 1, 1]), torch.ones(4)
     found = task.metrics({"predictions": torch.tensor([1, 1, 1, 0]), "labels": labels, "losses": losses})
@@ -71,7 +71,7 @@ def test_a_model_is_measured_on_embedded_data(task_class, load):
     assert found["loss"] > 0
 
 
-def test_the_two_texts_of_a_pair_are_padded_apart():
+def test_the_two_texts_of_a_pair_are_padded_separately():
     task = PairClassification(three_sequences())
     samples = [{"ids": np.zeros(n), "pair_ids": np.ones(m), "label": 0} for n, m in ((1, 4), (3, 2))]
     batch = task.collate(samples)
