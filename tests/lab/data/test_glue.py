@@ -68,13 +68,13 @@ def test_gzipped_files_are_read_too(glue):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"index\tsentence1\tlabel\n0\ta\tentailment\n", "has a column 'sentence2' in its header"),
+        (b"index\tsentence1\tlabel\n0\ta\tentailment\n", "must have a column 'sentence2' in its header"),
         (b"index\tsentence1\tsentence2\tlabel\n0\t\xff\xfe\tb\tentailment\n", "Text is UTF-8; line 2 of .*train.tsv"),
-        (b"index\tsentence1\tsentence2\tlabel\n", "no line that can be read"),
-        (b"", "has a column 'sentence1' in its header; got"),
+        (b"index\tsentence1\tsentence2\tlabel\n", "no readable line"),
+        (b"", "must have a column 'sentence1' in its header; got"),
         (
             b"index\tsentence1\tsentence2\tlabel\n" + b"0\ta\tb\tmaybe\n" * 9 + b"0\ta\tb\tentailment\n",
-            "line 2: a label is one",
+            "line 2: the label must be one",
         ),
         (b"index\tsentence1\tsentence2\tlabel\n" + b"0\ta\n" * 9 + b"0\ta\tb\tentailment\n", "9 of 10 lines"),
     ],

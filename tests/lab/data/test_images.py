@@ -82,16 +82,16 @@ def test_too_many_damaged_files_are_an_error(tree):
 
 
 def test_a_tree_that_is_none_is_named(tree, tmp_path):
-    with pytest.raises(LrpeError, match="is no folder"):
+    with pytest.raises(LrpeError, match="is not a folder"):
         load_images(tree / "train" / "red" / "0.JPEG")
-    with pytest.raises(LrpeError, match="two classes or more"):
+    with pytest.raises(LrpeError, match="At least two classes"):
         load_images(tree / "train" / "red")
     (tree / "val" / "green").mkdir()
-    with pytest.raises(LrpeError, match="classes that training does not: \\['green'\\]"):
+    with pytest.raises(LrpeError, match="classes that training lacks: \\['green'\\]"):
         load_images(tree)
     for name in ("a", "b"):
         (tmp_path / "empty" / name).mkdir(parents=True)
-    with pytest.raises(LrpeError, match="Every split has an image or more"):
+    with pytest.raises(LrpeError, match="Every split needs an image"):
         load_images(tmp_path / "empty")
 
 
@@ -132,7 +132,7 @@ def test_randaugment_does_half_of_its_operations_and_refuses_a_magnitude_beyond_
     image, generator = paint(8, 8), np.random.default_rng(0)
     unchanged = sum(np.array_equal(np.asarray(randaugment(image, 1, 9, 0.5, generator)), image) for _ in range(400))
     assert 160 < unchanged < 260  # half, and the few operations that leave a smooth ramp as it is
-    with pytest.raises(LrpeError, match="between 0 and 10; got 11"):
+    with pytest.raises(LrpeError, match="between 0 and 10; got magnitude=11"):
         randaugment(image, 1, 11, 0.5, generator)
 
 

@@ -1,1 +1,1 @@
-"""GLUE, and tasks of its shape from this machine."""
+"""GLUE, and substitutes of the same format that need no download."""

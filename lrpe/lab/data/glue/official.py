@@ -1,4 +1,4 @@
-"""GLUE from its own tsv files."""
+"""GLUE from its tsv files or from the Hugging Face hub."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,48 +10,48 @@ from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 from lrpe.lab.data.glue.tasks import TASKS, GlueTask
 from lrpe.lab.data.reading import read_lines
 
-_BROKEN = 0.01  # the share of lines that may be broken; QQP has a few
+_BROKEN = 0.01  # the largest tolerated share of broken lines; QQP has a few
 _Column = str | int
 
 
 def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> Dataset:
-    """A task from GLUE's folder or from its own: sentences and labels, as they stand in the files.
+    """Load the sentences and labels of a task from GLUE's folder or from the task's own.
 
-    Every split of the task is read that has a file, and ``splits`` have to have one.
+    Every split that has a file is read; ``splits`` names those that are required.
     """
     about = TASKS[task]
     folder = path / about.folder if (path / about.folder).is_dir() else path
-    found, counts, files = {}, {}, []
+    rows, counts, files = {}, {}, []
     for split, name in about.files:
         file = next((folder / n for n in (name, f"{name}.gz") if (folder / n).is_file()), None)
         if file is not None:
-            found[split], counts[split] = read_file(file, about)
+            rows[split], counts[split] = read_file(file, about)
             files.append(file)
-    missing = [name for split, name in about.files if split in (splits or ()) and split not in found]
+    missing = [name for split, name in about.files if split in (splits or ()) and split not in rows]
     require(
-        not missing and len(found) > 0,
-        f"{about.folder} of GLUE has {', '.join(name for _, name in about.files)}; {str(folder)!r} lacks "
+        not missing and len(rows) > 0,
+        f"GLUE's {about.folder} consists of {', '.join(name for _, name in about.files)}; {str(folder)!r} lacks "
         f"{missing or 'all of them'}.",
     )
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
-        "balance": {split: _count_labels(rows, about) for split, rows in found.items()},
+        "balance": {split: _count_labels(samples, about) for split, samples in rows.items()},
         "broken lines": counts,
         "content": hash_files(*files),
     }
     return Dataset(
-        f"glue-{task}", {name: Rows(rows) for name, rows in found.items()}, facts, partial(show, about=about)
+        f"glue-{task}", {name: Rows(samples) for name, samples in rows.items()}, facts, partial(show, about=about)
     )
 
 
 def _count_labels(rows: list[Sample], about: GlueTask) -> list[int]:
-    """How many samples have each label, of which a regression has none."""
+    """Return the number of samples per label; the list is empty for a regression."""
     return [sum(row["label"] == label for row in rows) for label in range(len(about.labels))]
 
 
 def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
-    """The samples of a file, and how many of its lines were broken."""
+    """Return the samples of a file and the number of its broken lines."""
     lines = list(_read_cells(file))
     header = None if isinstance(about.first, int) else (lines.pop(0)[1] if lines else [])
     columns = _find_columns(file, about, header)
@@ -61,7 +61,7 @@ def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
             rows.append(_read_row(cells, columns, about))
         except (IndexError, ValueError) as error:
             broken.append((number, str(error)))
-    require(len(rows) > 0, f"{file} has no line that can be read: {about.folder} has a label and its text in each.")
+    require(len(rows) > 0, f"{file} has no readable line; each line of {about.folder} must have a label and its text.")
     if len(broken) > max(5, _BROKEN * len(lines)):
         number, error = broken[0]
         raise LrpeError(
@@ -71,7 +71,7 @@ def read_file(file: Path, about: GlueTask) -> tuple[list[Sample], int]:
 
 
 def _read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """The number and the cells of every line that is not empty. A quote is a character like any other in GLUE."""
+    """Yield the number and the cells of every non-empty line. GLUE does not use quoting."""
     for number, line in enumerate(read_lines(file), 1):
         if line.strip():
             text = line.removeprefix("\ufeff") if number == 1 else line
@@ -79,16 +79,16 @@ def _read_cells(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _find_columns(file: Path, about: GlueTask, header: list[str] | None) -> tuple[int, int | None, int]:
-    """The places of the first text, the second one and the label."""
+    """Return the column indices of the first text, the second text and the label."""
 
-    def place(column: _Column | None) -> int | None:
+    def index(column: _Column | None) -> int | None:
         if column is None or isinstance(column, int):
             return column
         names = [name.strip() for name in header or []]
-        require(column in names, f"{file} has a column {column!r} in its header; got {names}.")
+        require(column in names, f"{file} must have a column {column!r} in its header; got {names}.")
         return names.index(column)
 
-    first, second, label = (place(column) for column in (about.first, about.second, about.label))
+    first, second, label = (index(column) for column in (about.first, about.second, about.label))
     assert first is not None
     assert label is not None
     return first, second, label
@@ -106,10 +106,10 @@ def _read_label(text: str, about: GlueTask) -> int | float:
     if about.regression:
         score = float(text)
         if not 0 <= score <= 5:
-            raise ValueError(f"a score lies between 0 and 5, not {text!r}")
+            raise ValueError(f"the score must lie between 0 and 5; got {text!r}")
         return score
     if text not in about.labels:
-        raise ValueError(f"a label is one of {', '.join(about.labels)}, not {text!r}")
+        raise ValueError(f"the label must be one of {', '.join(about.labels)}; got {text!r}")
     return about.labels.index(text)
 
 
@@ -119,18 +119,18 @@ _HUB_SPLITS |= {"validation_mismatched": "mismatched"}
 
 
 def _load_from_hub(task: str) -> Dataset:
-    """The same from the Hugging Face hub (nyu-mll/glue): data, no code."""
-    require_extras("Reading data of the hub", "hub")
+    """Load a task from the Hugging Face hub (nyu-mll/glue), which holds data and no code."""
+    require_extras("Reading data from the hub", "hub")
     from datasets import load_dataset  # type: ignore[import-not-found]
 
     about = TASKS[task]
     first, second = _HUB.get(task, (about.first, about.second))
-    found = load_dataset("nyu-mll/glue", task)
+    downloaded = load_dataset("nyu-mll/glue", task)
     splits = {}
-    for name in _HUB_SPLITS.keys() & found.keys():
+    for name in _HUB_SPLITS.keys() & downloaded.keys():
         rows = [
             {"first": row[first], "second": None if second is None else row[second], "label": row["label"]}
-            for row in found[name]
+            for row in downloaded[name]
         ]
         splits[_HUB_SPLITS[name]] = Rows(rows)
     facts = {
@@ -152,7 +152,7 @@ ENTRIES = tuple(
         f"glue-{task.name}",
         "sentences",
         f"GLUE {task.folder}: {task.summary}",
-        "see gluebenchmark.com: each task has its own",
+        "differs by task; see gluebenchmark.com",
         "https://gluebenchmark.com/tasks",
         f"{task.folder}/{{{','.join(name for _, name in task.files)}}}, plain or gzipped",
         partial(load_glue, task.name),

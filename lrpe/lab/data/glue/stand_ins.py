@@ -1,6 +1,6 @@
-"""Tasks of GLUE's shape from the docstrings of the standard library: made, not annotated, so easier than the real ones.
+"""Substitutes for GLUE, generated from the standard library's docstrings and therefore easier than the real tasks.
 
-Each has the inputs, the labels and the metric of the task whose place it takes; splits are by file, so nothing leaks.
+Each has the inputs, labels and metric of the task that it replaces. Splits are by file, so that nothing leaks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +20,12 @@ _TEXT_PACKAGES += ("tokenize", "gettext", "locale", "unicodedata", "configparser
 
 
 def load(task: str, seed: Seed = 0) -> Dataset:
-    """The stand-in for a task of GLUE, drawn from a seed; the labels are balanced as far as they can be."""
+    """Generate the substitute for a GLUE task from a seed, with labels as balanced as possible."""
     about = TASKS[task]
     rows: dict[str, list[Sample]] = {}
     for split, _ in about.files:
         source = "test" if split == "mismatched" else split
-        chosen = [found for found in read_docstrings() if found.split == source]
+        chosen = [doc for doc in read_docstrings() if doc.split == source]
         generator = np.random.default_rng((seed, sum(map(ord, task + split))))
         rows[split] = list(MAKERS[task](chosen, generator))
     facts = {
@@ -34,7 +34,7 @@ def load(task: str, seed: Seed = 0) -> Dataset:
         "content": fingerprint(),
         "stands in for": f"GLUE {about.folder}",
     }
-    splits = {name: Rows(found) for name, found in rows.items()}
+    splits = {name: Rows(samples) for name, samples in rows.items()}
     return Dataset(f"embedded-{task}", splits, facts, partial(show, about=about))
 
 
@@ -42,18 +42,18 @@ def _make_sample(first: str, second: str | None, label: int | float) -> Sample:
     return {"first": first, "second": second, "label": label}
 
 
-def _make_cola(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """CoLA's: a sentence as it is (1), or with its words shuffled (0)."""
-    for doc in found:
+def _make_cola(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace CoLA: a sentence as it is (1), or with its words shuffled (0)."""
+    for doc in docs:
         for sentence in doc.sentences:
             label = int(generator.random() < 0.5)
             yield _make_sample(sentence if label else _shuffle(sentence, generator), None, label)
 
 
-def _make_sst2(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """SST-2's: does a sentence come from a package about text and its encodings (1), or from another (0)?"""
+def _make_sst2(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace SST-2: a sentence from a package about text and its encodings (1), or from another package (0)."""
     sides: tuple[list[str], list[str]] = ([], [])
-    for doc in found:
+    for doc in docs:
         sides[doc.module.package in _TEXT_PACKAGES].extend(doc.sentences)
     count = min(map(len, sides))
     for label, sentences in enumerate(sides):
@@ -61,22 +61,22 @@ def _make_sst2(found: Sequence[Docstring], generator: np.random.Generator) -> It
             yield _make_sample(sentences[index], None, label)
 
 
-def _make_mrpc(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """MRPC's and QQP's: a sentence beside itself with a few words left out and two exchanged (1), or beside another."""
-    for doc in found:
+def _make_mrpc(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace MRPC and QQP: a sentence and itself with words dropped and two swapped (1), or another sentence (0)."""
+    for doc in docs:
         for sentence in doc.sentences:
             label = int(generator.random() < 0.5)
             yield _make_sample(
-                sentence, _drop_and_swap(sentence, generator) if label else _draw_other(found, doc, generator), label
+                sentence, _drop_and_swap(sentence, generator) if label else _draw_other(docs, doc, generator), label
             )
 
 
-def _make_stsb(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """STS-B's: a sentence beside one of which it shares so many words; 5 is all of them."""
-    for doc in found:
+def _make_stsb(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace STS-B: a sentence and a copy with words replaced; the score is 5 times the share of words kept."""
+    for doc in docs:
         for sentence in doc.sentences:
             share = generator.integers(6) / 5
-            words, others = sentence.split(), _draw_other(found, doc, generator).split()
+            words, others = sentence.split(), _draw_other(docs, doc, generator).split()
             kept = generator.random(len(words)) < share
             mixed = [
                 word if keep else others[i % len(others)]
@@ -85,34 +85,34 @@ def _make_stsb(found: Sequence[Docstring], generator: np.random.Generator) -> It
             yield _make_sample(sentence, " ".join(mixed), 5 * float(kept.mean()))
 
 
-def _make_qnli(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """QNLI's: does the sentence say what the thing of that name does (entailment, 0), or another (1)?"""
-    for doc in found:
+def _make_qnli(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace QNLI: a question about a name and its docstring's first sentence (entailment, 0), or another one (1)."""
+    for doc in docs:
         label = int(generator.random() < 0.5)
         name = doc.name.strip("_").replace("_", " ")
         yield _make_sample(
-            f"What does {name} do?", _draw_other(found, doc, generator) if label else doc.sentences[0], label
+            f"What does {name} do?", _draw_other(docs, doc, generator) if label else doc.sentences[0], label
         )
 
 
-def _make_rte(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """RTE's: a part of what is said (entailment, 0), or a sentence from elsewhere (1)."""
-    for doc in found:
+def _make_rte(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace RTE: a sentence and a part of it (entailment, 0), or a sentence from elsewhere (1)."""
+    for doc in docs:
         for sentence in doc.sentences:
             label = int(generator.random() < 0.5)
             yield _make_sample(
-                sentence, _draw_other(found, doc, generator) if label else _draw_part(sentence, generator), label
+                sentence, _draw_other(docs, doc, generator) if label else _draw_part(sentence, generator), label
             )
 
 
-def _make_mnli(found: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
-    """MNLI's: a part of what is said (0), a sentence from elsewhere (neutral, 1), or the part denied (2)."""
-    for doc in found:
+def _make_mnli(docs: Sequence[Docstring], generator: np.random.Generator) -> Iterator[Sample]:
+    """Replace MNLI: a sentence and a part of it (0), another sentence (neutral, 1), or the negated part (2)."""
+    for doc in docs:
         for sentence in doc.sentences:
             label = int(generator.integers(3))
-            said = _draw_part(sentence, generator)
+            part = _draw_part(sentence, generator)
             yield _make_sample(
-                sentence, (said, _draw_other(found, doc, generator), f"It is not true that {said}")[label], label
+                sentence, (part, _draw_other(docs, doc, generator), f"It is not true that {part}")[label], label
             )
 
 
@@ -138,9 +138,9 @@ def _draw_part(sentence: str, generator: np.random.Generator) -> str:
     return " ".join(words[start : start + length])
 
 
-def _draw_other(found: Sequence[Docstring], than: Docstring, generator: np.random.Generator) -> str:
-    """A sentence of another docstring of the same split."""
-    while (doc := found[int(generator.integers(len(found)))]) is than:
+def _draw_other(docs: Sequence[Docstring], than: Docstring, generator: np.random.Generator) -> str:
+    """Return a sentence of another docstring of the same split."""
+    while (doc := docs[int(generator.integers(len(docs)))]) is than:
         pass
     return doc.sentences[int(generator.integers(len(doc.sentences)))]
 
@@ -160,9 +160,9 @@ ENTRIES = tuple(
     Entry(
         f"embedded-{name}",
         "sentences",
-        f"GLUE {TASKS[name].folder}'s shape, made of the standard library's docstrings",
-        "that of your Python (PSF)",
-        "your Python",
+        f"a substitute for GLUE {TASKS[name].folder}, generated from the standard library's docstrings",
+        "the licence of your Python (PSF)",
+        "included in your Python",
         None,
         partial(load, name),
     )

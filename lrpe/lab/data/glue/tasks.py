@@ -1,4 +1,4 @@
-"""The eight tasks of GLUE in the paper's table: their files, the columns that count, how they are scored."""
+"""The eight tasks of GLUE in the paper's table: their files, the columns that are read, and their metrics."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,15 +8,15 @@ _Metric = Literal["accuracy", "matthews", "pearson", "f1"]
 
 @dataclass(frozen=True)
 class GlueTask:
-    """A task of GLUE. Columns are names in the header, or numbers where a file has none."""
+    """A task of GLUE. Columns are header names, or indices where a file has no header."""
 
     name: str
     folder: str
     first: str | int
     second: str | int | None
     label: str | int
-    labels: tuple[str, ...]  # in the order of their ids; empty if the label is a number
-    metric: _Metric  # the primary one; accuracy and F1 stand beside it where GLUE reports them
+    labels: tuple[str, ...]  # in the order of their ids; empty for a regression
+    metric: _Metric  # the primary one; accuracy and F1 are also computed where GLUE reports them
     summary: str
     files: tuple[tuple[str, str], ...] = (("train", "train.tsv"), ("validation", "dev.tsv"))
 

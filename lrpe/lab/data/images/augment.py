@@ -1,4 +1,4 @@
-"""DeiT's augmentation of one image, on Pillow: a random crop and flip, RandAugment, and erasing at random."""
+"""DeiT's augmentation of one image, on Pillow: random crop and flip, RandAugment, and random erasing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _BICUBIC = Image.Resampling.BICUBIC
 class Augment:
     """How a training image is varied; the defaults are DeiT's (rand-m9-mstd0.5-inc1, erasing 0.25)."""
 
-    scale: tuple[float, float] = (0.08, 1.0)  # of the area that a crop keeps
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # of a crop's width to its height
+    scale: tuple[float, float] = (0.08, 1.0)  # the share of the area that a crop keeps
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # a crop's width over its height
     flip: float = 0.5
     operations: int = 2
     magnitude: float = 9.0
@@ -25,7 +25,7 @@ class Augment:
     erasing: float = 0.25
 
     def __call__(self, image: Image.Image, size: int, generator: np.random.Generator) -> np.ndarray:
-        """An image -> (channels, size, size), float32, normalised."""
+        """Return the varied image as (channels, size, size), float32, normalised."""
         left, top, width, height = draw_crop(image.size, self.scale, self.ratio, generator)
         image = image.resize((size, size), _BICUBIC, (left, top, left + width, top + height))
         if generator.random() < self.flip:
@@ -38,7 +38,7 @@ class Augment:
 def draw_crop(
     size: tuple[int, int], scale: tuple[float, float], ratio: tuple[float, float], generator: np.random.Generator
 ) -> tuple[int, int, int, int]:
-    """Left, top, width and height of a crop of random area and shape; the middle if ten tries do not fit."""
+    """Draw left, top, width and height of a crop of random area and shape; take the middle if ten tries do not fit."""
     width, height = size
     for _ in range(10):
         area = width * height * generator.uniform(*scale)
@@ -51,7 +51,7 @@ def draw_crop(
 
 
 def center_crop(image: Image.Image, size: int, share: float = 0.875) -> np.ndarray:
-    """For evaluation: the shorter side is resized to size / share, and the middle is kept."""
+    """Resize the shorter side to size / share and keep the middle, as for evaluation."""
     factor = round(size / share) / min(image.size)
     width, height = (max(size, round(side * factor)) for side in image.size)
     left, top = (width - size) // 2, (height - size) // 2
@@ -59,14 +59,14 @@ def center_crop(image: Image.Image, size: int, share: float = 0.875) -> np.ndarr
 
 
 def normalize(image: Image.Image) -> np.ndarray:
-    """An RGB image -> (3, height, width), float32, by ImageNet's means and deviations."""
+    """Return an RGB image as (3, height, width), float32, normalised by ImageNet's means and deviations."""
     pixels = np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 255
     mean, deviation = (np.array(values, dtype=np.float32)[:, None, None] for values in (_MEAN, _DEVIATION))
     return (pixels - mean) / deviation
 
 
 def erase(pixels: np.ndarray, generator: np.random.Generator, area: tuple[float, float] = (0.02, 1 / 3)) -> np.ndarray:
-    """A random rectangle of noise in the image (Zhong et al., 2020)."""
+    """Replace a random rectangle of the image by noise (Zhong et al., 2020)."""
     channels, height, width = pixels.shape
     _, _, w, h = draw_crop((width, height), area, (0.3, 1 / 0.3), generator)
     left, top = int(generator.integers(width - w + 1)), int(generator.integers(height - h + 1))
@@ -76,17 +76,17 @@ def erase(pixels: np.ndarray, generator: np.random.Generator, area: tuple[float,
 
 
 _LARGEST = 10.0
-_FILL = (124, 116, 104)  # ImageNet's mean, where a shifted image shows nothing
+_FILL = (124, 116, 104)  # ImageNet's mean, for the area that a shifted image leaves empty
 _BILINEAR, _AFFINE = Image.Resampling.BILINEAR, Image.Transform.AFFINE
 
-_Operation = Callable[[Image.Image, float, int], Image.Image]  # of an image, a strength in [0, 1] and a sign
+_Operation = Callable[[Image.Image, float, int], Image.Image]  # takes an image, a strength in [0, 1] and a sign
 
 
 def randaugment(
     image: Image.Image, operations: int, magnitude: float, spread: float, generator: np.random.Generator
 ) -> Image.Image:
-    """So many operations, each done with probability ½, of a magnitude drawn about the given one, in [0, 10]."""
-    require(0 <= magnitude <= _LARGEST, f"A magnitude lies between 0 and {_LARGEST:g}; got {magnitude}.")
+    """Draw operations and apply each with probability ½, at a magnitude in [0, 10] drawn around ``magnitude``."""
+    require(0 <= magnitude <= _LARGEST, f"magnitude must lie between 0 and {_LARGEST:g}; got magnitude={magnitude}.")
     for choice in generator.integers(len(OPERATIONS), size=operations):
         if generator.random() < 0.5:
             strength = np.clip(generator.normal(magnitude, spread), 0, _LARGEST) / _LARGEST
@@ -104,7 +104,7 @@ def _affine(image: Image.Image, *matrix: float) -> Image.Image:
 
 
 def _add_to_dark(image: Image.Image, strength: float, sign: int) -> Image.Image:
-    """Values below 128 are raised."""
+    """Raise the values below 128."""
     added = int(110 * strength)
     table = [min(255, value + added) if value < 128 else value for value in range(256)]
     return image.point(table * len(image.getbands()))

@@ -1,4 +1,4 @@
-"""Images in a folder for each class: ImageNet-1k, and any tree of the same kind."""
+"""Images in one folder per class: ImageNet-1k, and any tree of the same layout."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from lrpe.schema import Range
 _KINDS = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm"}
 _SPLITS = {"train": ("train",), "validation": ("val", "valid", "validation"), "test": ("test",)}
 _Side = Annotated[int, Range(1, 4096)]  # pixels
-_NARROWEST = 64  # a side over the other: the shorter is enlarged to the size that is asked for, the longer with it
-_IN_A_ROW = 20  # damaged files, and then it is not a damaged file but a damaged dataset
+_NARROWEST = 64  # the largest ratio of sides; enlarging the shorter side to ``size`` enlarges the longer one too
+_IN_A_ROW = 20  # this many consecutive damaged files mean that the dataset is damaged
 
 
 @dataclass(frozen=True)
 class _ImageFiles:
-    """A split of image files, decoded when they are asked for. A file that cannot be decoded gives way to the next."""
+    """A split of image files, decoded on demand. A file that cannot be decoded is replaced by the next one."""
 
     files: Sequence[Path]
     labels: Sequence[int]
@@ -35,7 +35,7 @@ class _ImageFiles:
         return len(self.files)
 
     def sample(self, draw: Draw) -> Sample:
-        """{"pixels", "label", "draw"}, and {"skipped"}: the indices of files that could not be decoded."""
+        """Return {"pixels", "label", "draw", "skipped"}; "skipped" lists the indices of undecodable files."""
         skipped = []
         for step in range(min(_IN_A_ROW, len(self))):
             index = (draw.index + step) % len(self)
@@ -45,7 +45,7 @@ class _ImageFiles:
                 continue
             pixels = center_crop(image, self.size) if self.augment is None else self.vary(image, draw)
             return {"pixels": pixels, "label": self.labels[index], "draw": draw, "skipped": skipped}
-        raise LrpeError(f"{len(skipped)} files in a row cannot be decoded, the last of them {self.files[skipped[-1]]}.")
+        raise LrpeError(f"{len(skipped)} files in a row cannot be decoded, the last being {self.files[skipped[-1]]}.")
 
     def vary(self, image: Image.Image, draw: Draw):
         assert self.augment is not None
@@ -53,11 +53,11 @@ class _ImageFiles:
 
 
 def decode(file: Path) -> Image.Image | None:
-    """Return an image, or None if its file is damaged; one that would take gigabytes is an error.
+    """Return an image, or None if its file is damaged; raise if it would take gigabytes.
 
-    A file of 200 bytes may claim any size. So its header alone is read before the size is known.
+    A file of 200 bytes may claim any size, so the size in the header is checked before the pixels are decoded.
     """
-    too_large = f"{str(file)!r} is too large to be read: at most {Image.MAX_IMAGE_PIXELS:,} pixels. Remove it."
+    too_large = f"{str(file)!r} is too large to be read: the limit is {Image.MAX_IMAGE_PIXELS:,} pixels. Remove it."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -69,30 +69,30 @@ def decode(file: Path) -> Image.Image | None:
         raise LrpeError(too_large) from None
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError):
         return None
-    raise LrpeError(f"{str(file)!r} is {width} × {height} pixels, too narrow to be cut to a square. Remove it.")
+    raise LrpeError(f"{str(file)!r} is {width} × {height} pixels, too narrow to be cropped to a square. Remove it.")
 
 
 def load_images(path: Path, size: _Side = 224, augment: Augment | None = Augment()) -> Dataset:  # noqa: B008
-    """The images under train/CLASS/ and val/CLASS/, or under CLASS/ alone, of which one in ten is for validation."""
-    require(path.is_dir(), f"Images lie in a folder for each class; {str(path)!r} is no folder.")
+    """Load train/CLASS/ and val/CLASS/, or CLASS/ alone, holding out one image in ten for validation."""
+    require(path.is_dir(), f"path must be a folder with one folder per class; {str(path)!r} is not a folder.")
     named = {split: next((path / n for n in names if (path / n).is_dir()), None) for split, names in _SPLITS.items()}
     folders = {split: folder for split, folder in named.items() if folder is not None}
     if "train" not in folders:
         folders = {"train": path}
     classes = sorted(folder.name for folder in folders["train"].iterdir() if folder.is_dir())
     require(
-        len(classes) >= 2, f"There are two classes or more, a folder each; {str(folders['train'])!r} has {classes}."
+        len(classes) >= 2, f"At least two classes are needed, one folder each; {str(folders['train'])!r} has {classes}."
     )
-    found = {split: _list_files(folder, classes) for split, folder in folders.items()}
-    if len(found) == 1:
-        found = _hold_out(found["train"])
-    empty = [split for split, files in found.items() if not files]
-    require(not empty, f"Every split has an image or more ({', '.join(sorted(_KINDS))}); {path} has none for {empty}.")
+    listed = {split: _list_files(folder, classes) for split, folder in folders.items()}
+    if len(listed) == 1:
+        listed = _hold_out(listed["train"])
+    empty = [split for split, files in listed.items() if not files]
+    require(not empty, f"Every split needs an image ({', '.join(sorted(_KINDS))}); {path} has none for {empty}.")
     splits = {
         split: _ImageFiles([f for f, _ in files], [n for _, n in files], size, augment if split == "train" else None)
-        for split, files in found.items()
+        for split, files in listed.items()
     }
-    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "content": _fingerprint(path, found)}
+    facts = {"labels": len(classes), "classes": classes[:20], "image size": size, "content": _fingerprint(path, listed)}
     return Dataset("images", splits, facts, partial(show, classes=classes))  # type: ignore[arg-type]
 
 
@@ -104,9 +104,9 @@ _Files = list[tuple[Path, int]]
 
 
 def _list_files(folder: Path, classes: list[str]) -> _Files:
-    """Every image of a split with its label, in order; a class that training does not have is an error."""
+    """Return every image of a split with its label, in order; raise if it has a class that training lacks."""
     unknown = sorted({entry.name for entry in folder.iterdir() if entry.is_dir()} - set(classes))
-    require(not unknown, f"{str(folder)!r} has classes that training does not: {unknown[:5]}.")
+    require(not unknown, f"{str(folder)!r} has classes that training lacks: {unknown[:5]}.")
     return [
         (file, label)
         for label, name in enumerate(classes)
@@ -116,15 +116,15 @@ def _list_files(folder: Path, classes: list[str]) -> _Files:
 
 
 def _hold_out(files: _Files) -> dict[str, _Files]:
-    """One file in ten, by a hash of its class and name, for validation."""
+    """Hold out one file in ten for validation, by a hash of its class and name."""
     chosen = [int(sha256("/".join(file.parts[-2:]).encode()).hexdigest(), 16) % 10 == 0 for file, _ in files]
     pairs = list(zip(files, chosen, strict=True))
     return {"train": [f for f, out in pairs if not out], "validation": [f for f, out in pairs if out]}
 
 
-def _fingerprint(root: Path, found: dict[str, _Files]) -> str:
-    """A hash of all names and sizes; the contents of a million images are not read for it."""
-    text = [f"{file.relative_to(root)} {file.stat().st_size}" for files in found.values() for file, _ in files]
+def _fingerprint(root: Path, splits: dict[str, _Files]) -> str:
+    """Hash all names and sizes; reading the contents of a million images would take too long."""
+    text = [f"{file.relative_to(root)} {file.stat().st_size}" for files in splits.values() for file, _ in files]
     return sha256("\n".join(text).encode()).hexdigest()
 
 
@@ -147,8 +147,8 @@ ENTRIES = (
     Entry(
         "images",
         "image",
-        "any images in a folder for each class",
-        "yours",
+        "any images in one folder per class",
+        "your own",
         "your disk",
         f"{_LAYOUT} (any common format), or CLASS/* alone",
         load_images,

@@ -1,4 +1,4 @@
-"""The images that every machine has: scikit-learn's 1,797 handwritten digits of 8 × 8."""
+"""scikit-learn's 1,797 handwritten digits of 8 × 8, which need no download."""
 
 from hashlib import sha256
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
 
-_SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest is for training
+_SPLITS = {0: "validation", 1: "test"}  # of ten shares; the rest are for training
 
 
 def load() -> Dataset:
-    """Pixels (1, 8, 8) in [-1, 1]; the split of an image is by a hash of its pixels, so equal ones fall together."""
-    from sklearn.datasets import load_digits  # which takes seconds to import
+    """Load pixels (1, 8, 8) in [-1, 1]; a hash of the pixels decides the split, so duplicates stay together."""
+    from sklearn.datasets import load_digits  # imported here because it takes seconds
 
     bunch: Any = load_digits()
     rows: dict[str, list[Sample]] = {"train": [], "validation": [], "test": []}
@@ -36,7 +36,7 @@ ENTRIES = (
         "image",
         "handwritten digits of 8 × 8, from scikit-learn",
         "CC BY 4.0 (UCI, optical recognition of handwritten digits)",
-        "scikit-learn, which brings it",
+        "included in scikit-learn",
         None,
         load,
     ),
