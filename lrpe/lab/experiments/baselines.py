@@ -1,4 +1,4 @@
-"""What counting alone predicts: frequencies of tokens and of pairs. A model that does not beat them learned nothing."""
+"""Unigram and bigram baselines for language models. A model that does not beat them has learned nothing."""
 
 import math
 
@@ -9,11 +9,11 @@ from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.tasks.language_modelling import LanguageModelling
 
 MIXES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
-COUNTED = 4_000_000  # tokens of the training text, at most
+COUNTED = 4_000_000  # the largest number of training tokens counted
 
 
 class Counts:
-    """Frequencies of tokens, and of the token after each, learned from ids."""
+    """Frequencies of tokens and of pairs of neighbouring tokens."""
 
     def __init__(self, ids: np.ndarray, vocabulary: int):
         self.vocabulary = vocabulary
@@ -23,19 +23,19 @@ class Counts:
         self.before = np.maximum(np.bincount(ids[:-1], minlength=vocabulary), 1)
 
     def code(self, ids: np.ndarray) -> np.ndarray:
-        """A number for each pair of neighbours."""
+        """Return one number per pair of neighbours."""
         return ids[:-1].astype(np.int64) * self.vocabulary + ids[1:]
 
     def unigram_bits(self, ids: np.ndarray) -> float:
-        """Return bits per token under the frequencies."""
+        """Return bits per token under the token frequencies."""
         return float(-np.log2(self.alone[ids]).mean())
 
     def bigram_bits(self, ids: np.ndarray, mix: float) -> float:
         """Return bits per token under a mix of pair frequencies and token frequencies."""
         codes = self.code(ids)
         places = np.minimum(np.searchsorted(self.pairs, codes), len(self.pairs) - 1)
-        found = np.where(self.pairs[places] == codes, self.counts[places], 0)
-        after = found / self.before[ids[:-1]]
+        counts = np.where(self.pairs[places] == codes, self.counts[places], 0)
+        after = counts / self.before[ids[:-1]]
         return float(-np.log2(mix * after + (1 - mix) * self.alone[ids[1:]]).mean())
 
     def best_mix(self, tuning: np.ndarray) -> float:
@@ -43,7 +43,7 @@ class Counts:
 
 
 def count_text(task: LanguageModelling, tokens: int | None = None) -> dict[str, dict[str, float]]:
-    """Return bits per token of unigrams and bigrams by split; the mix is tuned on validation."""
+    """Return bits per token of unigrams and bigrams by split, with the mix tuned on validation."""
     streams = {split: task.text.windows(split).stream for split in task.text.splits}
     first = {split: stream.read(0, min(len(stream), tokens or len(stream))) for split, stream in streams.items()}
     counts = Counts(streams["train"].read(0, min(len(streams["train"]), COUNTED)), len(task.text.tokenizer))
@@ -56,10 +56,10 @@ def count_text(task: LanguageModelling, tokens: int | None = None) -> dict[str, 
 
 
 def counted_perplexity(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """The same as perplexity, on the tokens that the experiment is scored on."""
+    """Return the baselines' perplexity on the tokens on which the experiment is scored."""
     task = build_task(experiment)
     assert isinstance(task, LanguageModelling)
     batch = experiment.training.evaluation_batch or experiment.training.optimization.batch
     tokens = experiment.scored * batch * experiment.data.options["length"] or None
-    found = count_text(task, tokens)
-    return {split: {name: math.pow(2, bits) for name, bits in each.items()} for split, each in found.items()}
+    bits_by_split = count_text(task, tokens)
+    return {split: {name: math.pow(2, bits) for name, bits in each.items()} for split, each in bits_by_split.items()}

@@ -1,4 +1,4 @@
-"""What the folders of runs say: which there are, how far each is, and its curve."""
+"""List the runs in a folder with their status, progress and validation curve."""
 
 import math
 import os
@@ -20,12 +20,12 @@ class Listed:
     """A run in a list.
 
     Attributes:
-        name: its folder, relative to the folder of all runs.
+        name: the run's folder, relative to the folder of all runs.
         status: running, finished, diverged, interrupted or damaged.
-        updates: how many are done.
-        best: the figure by which the best checkpoint was chosen, with its name.
-        written: when something was last written.
-        problems: what of it is damaged, in sentences.
+        updates: the number of completed updates.
+        best: the metric by which the best checkpoint was chosen, and its value.
+        written: the time of the last write.
+        problems: descriptions of damaged files.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Listed:
 
 
 def list_runs(runs: Path) -> list[Listed]:
-    """List every folder with a config.yaml, in the order of their names; a damaged one does not hide the others."""
+    """List every folder with a config.yaml, sorted by name; a damaged run does not hide the others."""
     return [_list_run(folder, str(folder.relative_to(runs))) for folder in find_runs(runs)]
 
 
@@ -52,7 +52,7 @@ def _list_run(folder: Path, name: str) -> Listed:
 
 
 def status(folder: Path, lines: list[MetricsLine]) -> str:
-    """Tell a run that holds its lock from one that has ended, in results, in divergence or half-way."""
+    """Return "running" if the run holds its lock, else "finished", "diverged" or "interrupted"."""
     if is_running(folder):
         return "running"
     if (folder / "results.json").exists():
@@ -67,16 +67,16 @@ def _last_written(folder: Path) -> str:
 
 
 def best(folder: Path, lines: list[MetricsLine]) -> str:
-    """Return the figure by which the best checkpoint was chosen, with its name."""
+    """Return the metric by which the best checkpoint was chosen and its value, or "" if there is none."""
     step = re.fullmatch(r"step-(\d+)", Path(os.path.realpath(folder / "best")).name)
     metric = read_run_info(folder).metric
     name = f"validation {metric}"
-    found = [line[name] for line in lines if name in line and step is not None and line["update"] == int(step[1])]
-    return f"{metric} {found[0]:.4g}" if found else ""
+    values = [line[name] for line in lines if name in line and step is not None and line["update"] == int(step[1])]
+    return f"{metric} {values[0]:.4g}" if values else ""
 
 
 def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
-    """Return the metric by which the run is judged, and its course in validation: (update, figure)."""
+    """Return the metric by which the run is judged, and its validation values as (update, value)."""
     metric = read_run_info(folder).metric
     name = f"validation {metric}"
     points = [(line["update"], line[name]) for line in read_metrics(folder)[0] if name in line]
@@ -84,14 +84,14 @@ def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
 
 
 def seconds_an_update(folder: Path) -> float | None:
-    """Return the median of the run, or None before its first line."""
+    """Return the run's median, or None before its first line."""
     times = [line["seconds"] for line in read_metrics(folder)[0] if math.isfinite(line.get("seconds", math.nan))]
     return median(times) if times else None
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Return the folders with a config.yaml under a folder, sorted.
+    """Return the folders under ``folder`` that have a config.yaml, sorted.
 
-    A folder that vanishes meanwhile, or that cannot be read, has none; ``Path.rglob`` would raise.
+    ``os.walk`` skips a folder that vanishes meanwhile or cannot be read; ``Path.rglob`` would raise.
     """
     return sorted(Path(each) for each, _, files in os.walk(folder) if "config.yaml" in files)

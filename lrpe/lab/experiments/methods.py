@@ -1,4 +1,4 @@
-"""The rows of every table: what each method is, as fields of LrpeConfig, and the settings that they are compared in."""
+"""The rows of every table: each method as fields of LrpeConfig, and the settings in which methods are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Method:
-    """A row. ``fields`` are its attention's.
+    """A row of a table: a method and its attention.
 
     Attributes:
-        name: as it is typed.
-        title: as it is printed.
+        name: the name on the command line.
+        title: the name in printed tables.
         fields: fields of LrpeConfig in every setting.
-        authors: fields as the paper's authors ran it, where they differ.
-        both_ways: fields where a token also sees those after it, where they differ.
-        positions: whether it needs absolute positions, having no others.
+        authors: fields that differ in the authors' own runs.
+        both_ways: fields that differ in bidirectional models.
+        positions: whether it needs absolute positions because it has no relative ones.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Method:
 
 OUTPUT, ENCODED = {"normalizer": "output"}, {"normalizer": "encoded"}
 SOFTMAX = {"encoding": "rope", "attention": "softmax"}
-WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own for models that look both ways
+WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
 METHODS = {
     method.name: method
@@ -51,14 +51,14 @@ METHODS = {
         Method("recommended", "recommended", {"encoding": "type2", "normalizer": "plain", "decay": "spread"}),
     )
 }
-SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's
-SIX = ("base", "rope", "per", "type1", "type2", "type3")  # where it has no SPE
+SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's rows
+SIX = ("base", "rope", "per", "type1", "type2", "type3")  # the paper's rows in tables without SPE
 
 
 def fair(method: Method, model: Fields) -> Fields:
-    """One φ and one normaliser (PlainDelta) for every row; absolute positions for the row that has no others.
+    """One φ and one normaliser (PlainDelta) for every row; absolute positions for Base only.
 
-    PER keeps the decay that it was published with, and ``recommended`` is as it is recommended.
+    PER keeps its published decay, and ``recommended`` keeps its own fields.
     """
     absolute = model.get("absolute_positions") or "sinusoidal"
     return {"normalizer": "plain", "absolute_positions": absolute if method.positions else None} | rows_own(
@@ -74,22 +74,22 @@ def absolute(method: Method, model: Fields) -> Fields:
 def authors(method: Method, model: Fields) -> Fields:
     """As the authors ran it: their normalisers, absolute positions for all, PER's permutation shared by heads.
 
-    On images Δ is of what is not encoded, and the angle is α(row + column). Their SPE, which held no positions, and
-    their PER's decay that grows towards later tokens are not copied.
+    On images Δ is computed from unencoded queries and keys, and the angle is α(row + column). Their SPE, which had no
+    positions, and their PER's decay, which grows towards later tokens, are not copied.
     """
     positions = {"absolute_positions": model.get("absolute_positions") or "sinusoidal"}
-    found = {"normalizer": "plain"} | positions | rows_own(method, model) | method.authors
+    fields = {"normalizer": "plain"} | positions | rows_own(method, model) | method.authors
     if model.get("image_size") is not None:
-        found |= {"position_layout": "diagonal"} | ({"normalizer": "plain"} if method.authors == ENCODED else {})
-    return found | (shared_by_heads(model) if method.name == "per" else {})
+        fields |= {"position_layout": "diagonal"} | ({"normalizer": "plain"} if method.authors == ENCODED else {})
+    return fields | (shared_by_heads(model) if method.name == "per" else {})
 
 
-Setting = Callable[[Method, Fields], Fields]  # of a row and the column's fields: the row's fields
+Setting = Callable[[Method, Fields], Fields]  # takes a row and the column's fields, returns the row's fields
 SETTINGS: dict[str, Setting] = {"fair": fair, "absolute": absolute, "authors": authors}
 
 
 def row(name: str, setting: str, model: Fields) -> Fields:
-    """The fields of LrpeConfig that the row of this name decides in this setting; ``model`` are the column's."""
+    """Return the fields of LrpeConfig that this row decides in this setting; ``model`` has the column's fields."""
     return find_setting(setting)(find_method(name), model)
 
 
@@ -100,16 +100,16 @@ def find_setting(name: str) -> Setting:
 
 
 def rows_own(method: Method, model: Fields) -> Fields:
-    found: Fields = {"decay": None} | method.fields
+    fields: Fields = {"decay": None} | method.fields
     if not model.get("causal"):
-        found |= method.both_ways
+        fields |= method.both_ways
     if model.get("position_layout") == "grid":
-        found |= {"decay": None}  # which counts steps along a sequence
-    return found
+        fields |= {"decay": None}  # a decay counts steps along a sequence, which a grid does not have
+    return fields
 
 
 def shared_by_heads(model: Fields) -> Fields:
-    """PER with one permutation for all heads; its decay, sigmoid(3h/H + 2), where tokens see only those before them."""
+    """Return PER with one permutation for all heads and, in causal models, its decay sigmoid(3h/H + 2)."""
     import torch
 
     heads = model["num_attention_heads"]
@@ -119,12 +119,12 @@ def shared_by_heads(model: Fields) -> Fields:
 
 
 def find_method(name: str) -> Method:
-    """A row by its name, or any P × Λ written as "basis*matrix", run as the paper's three types are."""
+    """Return a row by name; "basis*matrix" names any P × Λ, run like the paper's three types."""
     if name in METHODS:
         return METHODS[name]
     if "*" not in name:
         raise unknown_name("method", name, [*METHODS, "basis*matrix"])
-    from lrpe.encodings.config import BASES, MATRICES  # which import torch: the check of a name needs none
+    from lrpe.encodings.config import BASES, MATRICES  # this imports torch, which checking a plain name does not need
 
     basis, _, matrix = name.partition("*")
     if basis not in BASES or matrix not in MATRICES:

@@ -1,4 +1,4 @@
-"""The paper's numbers, as its tables print them."""
+"""The numbers printed in the paper's tables."""
 
 from collections.abc import Mapping
 
@@ -53,5 +53,5 @@ SPEED = {  # training steps of the bidirectional language model, relative to Bas
 
 
 def printed(table: Mapping[str, tuple[float | None, ...]], column: int) -> dict[str, float]:
-    """A column of a table by row, without the cells that the paper leaves blank."""
+    """Return a column of a table by row, without the cells that the paper leaves blank."""
     return {row: figure for row, figures in table.items() if (figure := figures[column]) is not None}

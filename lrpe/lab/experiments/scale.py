@@ -1,4 +1,4 @@
-"""The size of an experiment: a scale is a function from an experiment to an experiment."""
+"""The scales of an experiment, from the paper's to a smoke test: functions from experiment to experiment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a scale changes of a kind of task.
+    """The changes that a scale makes to one kind of task.
 
     Attributes:
         model: fields of LrpeConfig.
         plan: fields of Optimization.
         training: fields of Training.
-        data: options of the loader of the real data and of what stands in for it.
-        real: options of the loader of the real data alone.
-        stand_in: options of the loader of what stands in for it alone.
-        task: options of the task, in place of the paper's.
-        scored: batches of a split that are scored at the end.
+        data: options of both loaders, of the real data and of its substitute.
+        real: options of the real data's loader only.
+        stand_in: options of the substitute's loader only.
+        task: options of the task, which replace the paper's.
+        scored: the number of batches per split scored at the end; 0 means all.
     """
 
     model: dict[str, Any]
@@ -36,36 +36,39 @@ class Shape:
 
 
 def paper(experiment: "Experiment") -> "Experiment":
-    """The paper's configuration, with the departures that its column names."""
+    """Keep the paper's configuration, with the departures that its column lists."""
     return replace(experiment, scale="paper")
 
 
 def small(experiment: "Experiment") -> "Experiment":
-    """Minutes on two cores, on real data where it is given: short sequences, and 3 layers of width 128.
+    """Run in minutes on two cores, on real data if a path is given: short sequences, and 3 layers of width 128.
 
-    Images have 3 of 64, Long-Range Arena 2 of 32 or 64.
+    Images use 3 layers of width 64, Long-Range Arena 2 of width 32 or 64.
 
     Departures:
-    - Language models read bytes, in which a model of this size soon learns more than counting does, and are scored on
-      the first 131,072 of a split; masked ones read 4,096 BPE tokens.
+    - Language models read bytes, on which a model of this size soon beats counting, and are scored on the first
+      131,072 of a split. Masked ones have a vocabulary of 4,096 BPE tokens.
     - Model, length, batch and updates are a fraction of the paper's; AdamW, cosine, clipping at 1 and no dropout are
-      the same for every row and column. Only the order of rows can be compared, and that with care.
+      the same for every row and column. Compare only the order of rows, and with care.
     """
     return resized(experiment, "small", SMALL[shape_of(experiment)])
 
 
 def demo(experiment: "Experiment") -> "Experiment":
-    """A minute on one core: 2 layers of width 128, 400 updates of 8 × 128 bytes, scored on 131,072 bytes.
+    """Run in a minute on one core: 2 layers of width 128, 400 updates of 8 × 128 bytes, scored on 131,072 bytes.
 
     Departures:
     - Everything but the method. At this size and with one seed, small differences mean nothing.
     """
-    require(experiment.kind == "language", f"The demonstration is of language models; got {experiment.column}.")
+    require(
+        experiment.kind == "language",
+        f"scale='demo' needs a column of language models; got column={experiment.column!r}.",
+    )
     return resized(experiment, "demo", DEMO)
 
 
 def smoke(experiment: "Experiment") -> "Experiment":
-    """Seconds: whether a cell trains, is scored and resumes. Its figures mean nothing.
+    """Run in seconds, to check that a cell trains, is scored and resumes. Its figures mean nothing.
 
     Departures:
     - Everything but the method and the kind of task.
@@ -84,12 +87,12 @@ def find_scale(name: str) -> Scale:
 
 
 def shape_of(experiment: "Experiment") -> str:
-    """Columns of one kind have one shape, but those of Long-Range Arena, which have one each."""
+    """Return the key of a column's shape: one per kind of task, but one per column for Long-Range Arena."""
     return experiment.column if experiment.column.startswith("lra-") else experiment.kind
 
 
 def resized(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
-    from lrpe.lab.training.optimization import Optimization  # which imports torch: a name of a scale needs none
+    from lrpe.lab.training.optimization import Optimization  # this imports torch, which a scale's name does not need
 
     plan = Optimization(**PLAN | shape.plan)
     return replace(
@@ -133,7 +136,7 @@ def often(updates: int, batches: int, size: int) -> dict[str, Any]:
 
 
 def brief(width: int, length: int, **changes: Any) -> Shape:
-    """Two layers, trained for 400 updates, as long sequences take their time."""
+    """Return a shape of two layers, trained for only 400 updates because long sequences are slow."""
     return Shape(model=sizes(width, 2, 4, length), plan=plan(400, 16, 2e-3), training=often(400, 0, 64), **changes)
 
 
@@ -194,7 +197,7 @@ DEMO = Shape(
 
 
 def tiny(length: int, **changes: Any) -> Shape:
-    """A model of a few thousand numbers, trained for three updates."""
+    """Return a shape with a few thousand parameters, trained for three updates."""
     model = sizes(16, 2, 2, length, **changes.pop("model", {}))
     return Shape(model=model, plan=plan(3, 4, 1e-3), training=often(6, 2, 8), scored=2, **changes)
 

@@ -1,1 +1,1 @@
-"""The columns of the paper's tables, one function each, that returns the experiment as the paper ran it."""
+"""The columns of the paper's tables: one function each, which returns the experiment as the paper ran it."""

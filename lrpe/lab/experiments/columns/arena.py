@@ -1,4 +1,4 @@
-"""Long-Range Arena: five tasks of long sequences, the paper's table 4."""
+"""Long-Range Arena: five tasks on long sequences, the paper's table 4."""
 
 from functools import partial, update_wrapper
 
@@ -7,7 +7,7 @@ from lrpe.lab.training.optimization import Optimization
 from lrpe.lab.training.settings import Training
 from lrpe.models.architectures import ARCHITECTURES
 
-TASKS = {  # epochs, batch, rate, training samples, what stands in
+TASKS = {  # epochs, batch, rate, training samples, substitute dataset
     "text": (32, 256, 1e-3, 25_000, "stdlib-packages"),
     "listops": (40, 256, 1e-4, 96_000, "listops"),
     "retrieval": (20, 64, 1e-3, 147_086, "stdlib-pairs"),
@@ -17,16 +17,16 @@ TASKS = {  # epochs, batch, rate, training samples, what stands in
 
 
 def arena(task: str, method: str = "type2", setting: str = "fair") -> Experiment:
-    """A task of Long-Range Arena with the appendix's width, depth, batch, epochs and rate, and batch norm.
+    """Return a task of Long-Range Arena with the appendix's width, depth, batch norm, batch size, epochs and rate.
 
-    Source: the paper's table 4 and its appendix; heads, the feed-forward's width, pooling and dropout are those of the
-    authors' published neighbour, and so are AdamW without weight decay and the cosine. Expected (Type 2): Text 66.52,
-    ListOps 39.79, Retrieval 81.55, Pathfinder 73.46, Image 62.35 %.
+    Source: the paper's table 4 and its appendix. Heads, feed-forward width, pooling, dropout, AdamW without weight
+    decay and the cosine schedule are taken from closely related work that the authors published. Expected (Type 2):
+    Text 66.52, ListOps 39.79, Retrieval 81.55, Pathfinder 73.46, Image 62.35 %.
 
     Departures:
-    - The appendix says nothing of warm-up; there is one of a twentieth of the epochs.
+    - The appendix does not mention warm-up; here it takes a twentieth of the epochs.
     - Batch norm ignores padding.
-    - The figures are of the test split, of the checkpoint that was best in validation.
+    - The figures are for the test split, at the checkpoint that was best in validation.
     """
     epochs, batch, rate, samples, stand_in = TASKS[task]
     plan = Optimization(

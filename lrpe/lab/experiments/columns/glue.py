@@ -12,19 +12,19 @@ SAMPLES = {
     "mnli": 392_702, "qnli": 104_743, "qqp": 363_846, "rte": 2_490, "sst2": 67_349, "mrpc": 3_668, "cola": 8_551,
     "stsb": 5_749,
 }  # fmt: skip
-SMALLER = ("rte", "mrpc", "cola", "stsb")  # batches of 16
-FASTER = ("rte", "stsb")  # a rate of 2e-5
+SMALLER = ("rte", "mrpc", "cola", "stsb")  # trained with batches of 16
+FASTER = ("rte", "stsb")  # trained at a rate of 2e-5
 
 
 def glue(task: str, method: str = "type2", setting: str = "fair") -> Experiment:
-    """A GLUE task, 10 epochs from the weights of Wikibook's masked language model of the same row, setting and seed.
+    """Fine-tune Wikibook's masked language model of the same row, setting and seed on a GLUE task for 10 epochs.
 
-    Source: the paper's table 2; rates, batches, decay 0.1 and a warm-up of 6 % are of its authors' public code.
+    Source: the paper's table 2; rates, batches, decay 0.1 and a warm-up of 6 % are from its authors' public code.
 
     Departures:
-    - STS-B is Pearson's correlation; the paper calls its figure accuracy, which a similarity cannot have.
-    - The figures are of the validation split at its best epoch, since GLUE's test labels are not public; the paper
-      does not say.
+    - STS-B reports Pearson's correlation; the paper calls it accuracy, which is undefined for a similarity score.
+    - The figures are for the validation split at its best epoch, since GLUE's test labels are not public; the paper
+      does not say which split it used.
     """
     plan = Optimization(
         epochs=10,

@@ -7,16 +7,16 @@ from lrpe.models.architectures import DEIT_SMALL
 
 
 def imagenet(method: str = "type2", setting: str = "fair") -> Experiment:
-    """DeiT-small for 300 epochs, without a class token: the mean of the patches is classified.
+    """Train DeiT-small for 300 epochs, classifying the mean of the patches instead of a class token.
 
-    Source: the paper's table 3 and its appendix; augmentation, drop-path 0.1 and learned positions are of its authors'
-    public code. Cost: 384 million images. Expected: 78.78 % (Type 2) with 22.05 million parameters.
+    Source: the paper's table 3 and its appendix; augmentation, drop-path 0.1 and learned positions are from its
+    authors' public code. Cost: 384 million images. Expected: 78.78 % (Type 2) with 22.05 million parameters.
 
     Departures:
     - The rate is the appendix's 5e-4; the authors' code multiplies its rate by batch / 512.
-    - A position is (row, column), each with angles of its own, in the fair setting; the authors' α(row + column), in
-      which (3, 5) and (5, 3) are one place, is in theirs.
-    - Bicubic resizing and RandAugment are Pillow's.
+    - In the fair setting a position is (row, column), each with its own angles. The authors setting has their
+      α(row + column), in which (3, 5) and (5, 3) coincide.
+    - Bicubic resizing and RandAugment use Pillow.
     """
     plan = Optimization(
         epochs=300,

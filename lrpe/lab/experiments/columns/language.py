@@ -1,4 +1,4 @@
-"""Language modelling: WikiText-103 and Books, the paper's table 1 and its ablation of P."""
+"""Language modelling: the paper's table 1 and its ablation of P (WikiText-103, Books), and two smaller texts."""
 
 from dataclasses import replace
 
@@ -24,15 +24,16 @@ STDLIB = Data("stdlib", options={"tokenizer": "bytes", "length": 512})
 
 
 def wikitext103(method: str = "type2", setting: str = "fair") -> Experiment:
-    """WikiText-103 by words, 512 tokens of a continuous stream at a time; 6 layers of width 512.
+    """Train 6 layers of width 512 on WikiText-103 by words, 512 tokens of a continuous stream at a time.
 
-    Source: the paper's table 1 and its appendix, and what its authors' public code adds: warm-up from 1e-7, dropout
-    0.1, no clipping, tied embeddings. Cost: 3.3 billion tokens. Expected: 31.71 on the test split (Type 2).
+    Source: the paper's table 1 and its appendix; warm-up from 1e-7, dropout 0.1, no clipping and tied embeddings are
+    from its authors' public code. Cost: 3.3 billion tokens. Expected: 31.71 on the test split (Type 2).
 
     Departures:
-    - The appendix calls the 267,744 entries BPE; they are WikiText-103's words, and so is the perplexity.
-    - Each token of a split is scored once, without a context carried on; the paper does not say how it scored.
-    - The figures are those of the checkpoint that was best in validation.
+    - The appendix calls the 267,744 entries BPE; they are WikiText-103's words, and the perplexity is per word.
+    - Each token of a split is scored once, without context from the previous window; the paper does not say how it
+      scored.
+    - The figures are for the checkpoint that was best in validation.
     """
     return Experiment(
         column="wikitext103",
@@ -48,11 +49,11 @@ def wikitext103(method: str = "type2", setting: str = "fair") -> Experiment:
 
 
 def books(method: str = "type2", setting: str = "fair") -> Experiment:
-    """Books by 50,265 BPE tokens; all else as WikiText-103. Expected: 8.14 on the test split (Type 2).
+    """Train on Books by 50,265 BPE tokens, otherwise as WikiText-103. Expected: 8.14 on the test split (Type 2).
 
     Departures:
-    - The paper's Books cannot be had; any folder of books is read, with whole books held out, one in twenty.
-    - BPE is learned from the books, since the paper does not say whose 50,265 entries it used.
+    - The paper's Books are not available; any folder of books is read, and one whole book in twenty is held out.
+    - BPE is learned from the books, since the paper does not say which 50,265 entries it used.
     """
     base = wikitext103(method, setting)
     data = Data("books", options={"tokenizer": "bpe:50265", "length": 512})
@@ -60,20 +61,20 @@ def books(method: str = "type2", setting: str = "fair") -> Experiment:
 
 
 def wikitext2(method: str = "type2", setting: str = "fair") -> Experiment:
-    """WikiText-2 by words, a fiftieth of WikiText-103; not in the paper, and small enough for one machine.
+    """Train on WikiText-2 by words: a fiftieth of WikiText-103, small enough for one machine, not in the paper.
 
     Departures:
-    - None to speak of, since the paper has no such column; the model is WikiText-103's.
+    - None, since the paper has no such column; the model is WikiText-103's.
     """
     base = wikitext103(method, setting)
     return replace(base, column="wikitext2", data=replace(base.data, name="wikitext2"), samples=4_080)
 
 
 def stdlib(method: str = "type2", setting: str = "fair") -> Experiment:
-    """The sources of Python's standard library, byte by byte: the text that every machine has.
+    """Train on the source code of Python's standard library as bytes, which needs no download.
 
     Departures:
-    - None to speak of, since the paper has no such column; the model is WikiText-103's.
+    - None, since the paper has no such column; the model is WikiText-103's.
     """
     return replace(wikitext103(method, setting), column="stdlib", data=STDLIB, samples=20_000)
 

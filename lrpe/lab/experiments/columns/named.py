@@ -1,4 +1,4 @@
-"""Every column by name."""
+"""Look up columns by name."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from lrpe.lab.experiments.columns.language import LANGUAGE
 from lrpe.lab.experiments.columns.wikibook import wikibook
 from lrpe.lab.experiments.experiment import Experiment
 
-Column = Callable[..., Experiment]  # of a method and a setting
+Column = Callable[..., Experiment]  # takes a method and a setting
 
 COLUMNS: dict[str, Column] = {**LANGUAGE, "wikibook": wikibook, **GLUE, "imagenet": imagenet, **ARENA}
 
@@ -22,7 +22,7 @@ def find_column(name: str) -> Column:
 
 
 def intended_data(experiment: Experiment) -> str:
-    """Return the dataset that an experiment's column is named for; a column that is not registered has its own."""
+    """Return the dataset of an experiment's column, or the experiment's own if the column is not registered."""
     if experiment.column not in COLUMNS:
         return experiment.data.name
     return COLUMNS[experiment.column](experiment.method, experiment.setting).data.name

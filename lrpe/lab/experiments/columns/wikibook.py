@@ -7,15 +7,16 @@ from lrpe.models.architectures import ROBERTA_BASE
 
 
 def wikibook(method: str = "type2", setting: str = "fair") -> Experiment:
-    """RoBERTa-base on Wikibook: 15 % of the tokens masked, loss in bits.
+    """Train RoBERTa-base on Wikibook with 15 % of the tokens masked; the loss is in bits.
 
-    Source: the paper's table 2 and its appendix; post-norm, learned positions and dropout 0.1 are of its authors'
-    public code. Cost: 6 billion tokens. Expected: 5.12 bits (Type 2).
+    Source: the paper's table 2 and its appendix; post-norm, learned positions and dropout 0.1 are from its
+    authors' public code. Cost: 6 billion tokens. Expected: 5.12 bits (Type 2).
 
     Departures:
-    - The appendix's sequence length of 51 is 512 with a digit lost.
-    - BPE is learned from the text unless data.options.tokenizer names GPT-2's files, whose entries the paper counts.
-    - Weight decay is 0.01, as the appendix has it, and in the gradient, as Adam has it.
+    - The sequence length is 512; the appendix's 51 is a misprint.
+    - BPE is learned from the text unless data.options.tokenizer names GPT-2's files, whose vocabulary size the paper
+      gives.
+    - Weight decay is the appendix's 0.01, added to the gradient as in Adam.
     """
     plan = Optimization(
         updates=23_000,
