@@ -1,4 +1,4 @@
-"""Models that Hugging Face transformers loads, trains and generates with; importing them registers the auto classes."""
+"""Models for Hugging Face transformers: load, train, generate. Importing this package registers the auto classes."""
 
 from lrpe.models import _needs as _needs  # first
 from lrpe.models.architectures import architecture

@@ -1,4 +1,4 @@
-"""Imported before all else of this package, so that a missing transformers is named in one sentence."""
+"""Import this first in the package, so that a missing transformers gives one clear error."""
 
 from lrpe.errors import require_extras
 

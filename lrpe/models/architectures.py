@@ -1,7 +1,7 @@
-"""The paper's architectures by name: its appendix tables, and what its authors ran beyond them.
+"""The paper's architectures by name, from its appendix tables and, where they are silent, from its authors' code.
 
-The encoding and its normaliser are those of the paper's rows Type 1-3 (here Type 2, with the norm of the output in
-place of Δ); pass ``encoding=`` and ``normalizer=`` for another row, such as "none" and "plain" for Base.
+Each uses the paper's Type 2 row, which normalises the output instead of dividing by Δ. For another row pass
+``encoding=`` and ``normalizer=``, such as "none" and "plain" for Base.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ _PAPER_ROW = {"encoding": "type2", "normalizer": "output", "decay": None}
 _UNGATED = {"gated": False, "attention_bias": True, "mlp_bias": True, "norm": "layer"}
 
 ALM = _PAPER_ROW | _UNGATED | {
-    "vocab_size": 267744,  # the words of WikiText-103
+    "vocab_size": 267744,  # distinct words of WikiText-103
     "hidden_size": 512,
     "num_hidden_layers": 6,
     "num_attention_heads": 8,
@@ -67,7 +67,7 @@ DEIT_SMALL = _PAPER_ROW | _UNGATED | {
 def _arena(
     width: int, layers: int, heads: int, ratio: int, length: int, vocabulary: int, **more: Any
 ) -> dict[str, Any]:
-    """A model of Long-Range Arena: pre-norm with batch norm over the real tokens."""
+    """Return the fields of a Long-Range Arena model: pre-norm, with batch norm over the real tokens."""
     return _PAPER_ROW | _UNGATED | {
         "vocab_size": vocabulary,
         "hidden_size": width,
@@ -82,7 +82,7 @@ def _arena(
     } | more  # fmt: skip
 
 
-_BYTES = {"vocabulary": 257, "pad_token_id": 256}  # and one for padding
+_BYTES = {"vocabulary": 257, "pad_token_id": 256}  # 256 bytes and a padding token
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "alm": ALM,
@@ -97,7 +97,14 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def architecture(name: str, **changes: Any) -> LrpeConfig:
-    """The configuration of that name, with some fields changed.
+    """Return the configuration of a named architecture.
+
+    Args:
+        name: one of ``ARCHITECTURES``.
+        changes: fields of LrpeConfig that replace those of the architecture.
+
+    Raises:
+        LrpeError: if the name is unknown, or the changed fields do not fit together.
 
     >>> architecture("deit-small", encoding="rope", normalizer="plain").num_hidden_layers
     12

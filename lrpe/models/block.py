@@ -1,4 +1,4 @@
-"""A block of the trunk: attention and a feed-forward layer, each with a norm and a residual connection."""
+"""One block of the trunk: attention and a feed-forward layer, each with a norm and a residual connection."""
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ State = DecodingState | KeyValues
 
 
 class Block(GradientCheckpointingLayer):
-    """x + attention(norm(x)), then x + feed_forward(norm(x)); post-norm has the norm after each sum."""
+    """x + attention(norm(x)), then x + feed_forward(norm(x)); with post-norm, norm(x + attention(x)) and so on."""
 
     def __init__(self, config: LrpeConfig, layer: int):
         super().__init__()
@@ -33,9 +33,9 @@ class Block(GradientCheckpointingLayer):
     def forward(
         self, x: Tensor, tokens: Tokens, state: State | None = None, wants_state: bool = True
     ) -> tuple[Tensor, State | None]:
-        """(batch, n, width) -> the same, and the state after these tokens if attention is causal and it is wanted."""
+        """(batch, n, width) -> the same; and the state after these tokens, if attention is causal and wants_state."""
         y = self.attention_norm(x, tokens.mask) if self.pre else x
-        y, after = self.attention.attend(y, y, tokens, tokens, state, wants_state)  # type: ignore[arg-type]  # each its own state
+        y, after = self.attention.attend(y, y, tokens, tokens, state, wants_state)  # type: ignore[arg-type]  # state is of this attention's type
         x = x + self.drop_path(y)
         x = x if self.pre else self.attention_norm(x, tokens.mask)
         x = x + self.drop_path(self.feed_forward(self.feed_forward_norm(x, tokens.mask) if self.pre else x))
@@ -61,7 +61,8 @@ def build_attention(config: LrpeConfig, layer: int) -> LinearAttention | Softmax
 
 
 def defined_tensors(config: LrpeConfig, layer: int) -> dict[str, Tensor]:
-    """The tensors of an attention layer that its configuration defines: angles, bases, permutations, decays, ω."""
+    """Return the tensors that the configuration of a layer defines: angles, bases, permutations, decays, ω."""
+    # On the CPU, so that a seed gives the same values on every device, and under torch.device("meta") too.
     with torch.device("cpu"):
         parts: dict[str, object] = {"encoding": config.layer_encoding(layer).build()}
         if config.layer_attention(layer) == "linear":
@@ -122,10 +123,10 @@ class RMSNorm(nn.RMSNorm):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch norm over the real tokens of (batch, n, width): padding does not enter the statistics.
+    """Batch norm over the real tokens of (batch, n, width): the statistics exclude padding.
 
-    In training the mean and variance are those of the batch, and running averages of them are kept for evaluation;
-    where activations are checkpointed, and so computed twice, a batch counts twice in these.
+    Training uses the batch's mean and variance and updates the running averages that evaluation uses. With gradient
+    checkpointing, which computes the forward pass twice, each batch updates them twice.
     """
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
@@ -140,6 +141,7 @@ class BatchNorm(nn.BatchNorm1d):
         return ((precise - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias).to(x.dtype)
 
     def track(self, mean: Tensor, variance: Tensor) -> None:
+        """Update the running averages of the mean and the unbiased variance, as nn.BatchNorm1d does."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None

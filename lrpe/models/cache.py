@@ -1,4 +1,4 @@
-"""The cache of a causal model: one state per layer, of constant size where attention is linear."""
+"""The cache of a causal model: one state per layer, of constant size if the layer's attention is linear."""
 
 from typing import Any, NoReturn
 
@@ -11,7 +11,7 @@ from lrpe.models.block import State
 
 
 class StateLayer(CacheLayerMixin):
-    """The state of one layer and how many tokens it has seen, padding included."""
+    """The state of one layer, and the number of tokens that it has seen, including padding."""
 
     is_compileable = False  # otherwise generate() would build an n × n mask
     is_croppable = False
@@ -58,20 +58,20 @@ class StateLayer(CacheLayerMixin):
         return self.seen + new, 0
 
     def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
-        """Nothing to do: the first prefill makes the state."""
+        """Do nothing: the first prefill creates the state."""
 
     def update(self, *_: Any, **__: Any) -> NoReturn:
-        raise LrpeError("A state is not a list of keys and values to append to; blocks keep it by StateLayer.keep.")
+        raise LrpeError("A StateLayer stores a state, not keys and values; call keep(state, tokens) instead of update.")
 
     def crop(self, *_: Any) -> NoReturn:
         raise LrpeError(
-            "A state cannot take tokens back. Decode greedily, by sampling or by beams, or without a cache "
-            "(use_cache=False)."
+            "A state cannot remove tokens, so this cache cannot be cropped. Use greedy search, sampling or beam "
+            "search, or use_cache=False."
         )
 
 
 class LrpeCache(Cache):
-    """One state for each layer of a causal model; pass it as ``past_key_values`` to continue a text.
+    """One state per layer of a causal model; pass it as ``past_key_values`` to continue a text.
 
     >>> cache = LrpeCache(layers=2)
     >>> cache.get_seq_length()
@@ -79,7 +79,12 @@ class LrpeCache(Cache):
     """
 
     def __init__(self, layers: int, room: int = 0):
-        """``room`` is the number of tokens that softmax layers reserve memory for; 0 grows them token by token."""
+        """Create an empty cache.
+
+        Args:
+            layers: number of layers.
+            room: number of tokens that softmax layers reserve memory for; with 0 they grow token by token.
+        """
         super().__init__(layers=[StateLayer() for _ in range(layers)])
         self.room = room
 
@@ -96,7 +101,7 @@ class LrpeCache(Cache):
 
     @property
     def nbytes(self) -> int:
-        """The memory of all states, in bytes."""
+        """Return the memory of all states, in bytes."""
         tensors = [tensor for state in self.states if state is not None for tensor in _list_tensors(state)]
         return sum(tensor.nbytes for tensor in tensors)
 

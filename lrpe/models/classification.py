@@ -1,4 +1,4 @@
-"""Classifiers of texts, pairs of texts, tokens and images: a trunk, pooling and a linear layer to the labels."""
+"""Classifiers of texts, pairs of texts, tokens and images: a trunk, pooling, and a linear layer to the labels."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
 class LrpeClassificationModel(LrpePreTrainedModel):
     """A trunk and a classifier; subclasses define what the classifier sees."""
 
-    vectors = 1  # of hidden_size that the classifier sees side by side
+    vectors = 1  # vectors of hidden_size in the classifier's input
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
@@ -41,7 +41,7 @@ class LrpeClassificationModel(LrpePreTrainedModel):
 
 
 class LrpeForSequenceClassification(LrpeClassificationModel):
-    """A trunk, pooling, and a classifier; a regression if there is one label."""
+    """A trunk, pooling, and a classifier; with one label it is a regression."""
 
     @can_return_tuple
     def forward(
@@ -53,7 +53,7 @@ class LrpeForSequenceClassification(LrpeClassificationModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Logits (batch, num_labels); ``labels`` are (batch,) integers, or numbers for a regression."""
+        """Return logits (batch, num_labels); ``labels`` are (batch,) integers, or floats for a regression."""
         options = {"use_cache": False, "inputs_embeds": inputs_embeds} | kwargs
         output = self.model(input_ids, attention_mask, position_ids, return_dict=True, **options)
         logits = self.classifier(pool(output.last_hidden_state, attention_mask, self.config.pooling))
@@ -64,7 +64,7 @@ class LrpeForSequenceClassification(LrpeClassificationModel):
 
 
 class LrpeForPairClassification(LrpeClassificationModel):
-    """One trunk reads both documents, and the classifier sees [a, b, a·b, a - b] of their pooled vectors."""
+    """One trunk for both documents, and a classifier of [a, b, a·b, a - b] with their pooled vectors a and b."""
 
     vectors = 4
 
@@ -82,9 +82,9 @@ class LrpeForPairClassification(LrpeClassificationModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
-        """Logits (batch, num_labels) of the texts ``input_ids`` (batch, n) and ``pair_input_ids`` (batch, m)."""
+        """Return logits (batch, num_labels) for ``input_ids`` (batch, n) and ``pair_input_ids`` (batch, m)."""
         if input_ids is None or pair_input_ids is None or input_ids.shape[0] != pair_input_ids.shape[0]:
-            raise LrpeError("A pair is input_ids (batch, n) and pair_input_ids (batch, m), of one batch.")
+            raise LrpeError("Pass both input_ids (batch, n) and pair_input_ids (batch, m), with the same batch size.")
         a, b = self.read(input_ids, attention_mask, **kwargs), self.read(pair_input_ids, pair_attention_mask, **kwargs)
         logits = self.classifier(torch.cat([a, b, a * b, a - b], -1))
         loss = None
@@ -98,7 +98,7 @@ class LrpeForPairClassification(LrpeClassificationModel):
 
 
 class LrpeForTokenClassification(LrpeClassificationModel):
-    """A trunk and a classifier of every token."""
+    """A trunk, and a classifier that labels every token."""
 
     @can_return_tuple
     def forward(
@@ -110,7 +110,7 @@ class LrpeForTokenClassification(LrpeClassificationModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Logits (batch, n, num_labels); ``labels`` are (batch, n) integers, and -100 for tokens without one."""
+        """Return logits (batch, n, num_labels); ``labels`` are (batch, n) integers, -100 for tokens without one."""
         options = {"use_cache": False, "inputs_embeds": inputs_embeds} | kwargs
         output = self.model(input_ids, attention_mask, position_ids, return_dict=True, **options)
         logits = self.classifier(output.last_hidden_state)
@@ -121,20 +121,20 @@ class LrpeForTokenClassification(LrpeClassificationModel):
 
 
 class LrpeForImageClassification(LrpeClassificationModel):
-    """A trunk over patches, their mean or a class token ("first" pooling), and a classifier. Any image size will do."""
+    """A trunk over patches, pooling (mean, or "first" for a class token), and a classifier, for any image size."""
 
     main_input_name = "pixel_values"
     input_modalities = "image"
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        require(self.config.image_size is not None, "A model of images needs their usual image_size, such as 224.")
+        require(self.config.image_size is not None, "An image model needs an image_size, such as 224; got None.")
 
     @can_return_tuple
     def forward(
         self, pixel_values: Tensor | None = None, labels: Tensor | None = None, **kwargs: Any
     ) -> ImageClassifierOutput:
-        """Logits (batch, num_labels) of images (batch, num_channels, height, width)."""
+        """Return logits (batch, num_labels) of images (batch, num_channels, height, width)."""
         output = self.model(pixel_values=pixel_values, use_cache=False, return_dict=True, **kwargs)
         logits = self.classifier(pool(output.last_hidden_state, None, self.config.pooling))
         loss = None

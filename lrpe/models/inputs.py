@@ -18,8 +18,8 @@ from lrpe.positions import grid, sequence
 class TokenPositions(nn.Module):
     """Absolute positions in a sequence, added to its embeddings.
 
-    Sinusoids have a magnitude of about 1 and embeddings start far smaller, so embeddings are first multiplied by √width
-    (Vaswani et al., 2017); otherwise positions would drown out the tokens.
+    Sinusoids have a magnitude of about 1, and initial embeddings a far smaller one. Embeddings are therefore multiplied
+    by √width first (Vaswani et al., 2017); otherwise the positions would outweigh the tokens.
     """
 
     def __init__(self, config: LrpeConfig):
@@ -39,7 +39,8 @@ class TokenPositions(nn.Module):
 class PatchEmbedding(nn.Module):
     """Patches of an image as tokens, row by row; with "first" pooling a class token precedes them.
 
-    Any image of whole patches will do. Learned absolute positions are those of ``image_size``, resized for others.
+    An image may have any size that is a whole number of patches. Learned absolute positions are for ``image_size`` and
+    are interpolated for other sizes.
     """
 
     def __init__(self, config: LrpeConfig):
@@ -57,12 +58,15 @@ class PatchEmbedding(nn.Module):
         """(batch, channels, height, width) -> tokens (batch, n, hidden_size) and their positions."""
         require(
             pixels.ndim == 4 and pixels.shape[1] == self.channels,
-            lambda: f"pixel_values are (batch, {self.channels}, height, width); got {tuple(pixels.shape)}.",
+            lambda: f"pixel_values must be (batch, {self.channels}, height, width); got {tuple(pixels.shape)}.",
         )
         rows, columns = pixels.shape[2] // self.patch, pixels.shape[3] // self.patch
         require(
             (rows * self.patch, columns * self.patch) == tuple(pixels.shape[2:]) and rows * columns > 0,
-            lambda: f"An image is cut into whole patches of {self.patch}; got {tuple(pixels.shape[2:])}.",
+            lambda: (
+                f"The height and width of pixel_values must be multiples of patch_size={self.patch}; got "
+                f"{tuple(pixels.shape[2:])}."
+            ),
         )
         patches = pixels.unflatten(3, (columns, self.patch)).unflatten(2, (rows, self.patch))
         patches = patches.to(self.projection.weight.dtype)
@@ -75,7 +79,7 @@ class PatchEmbedding(nn.Module):
         return torch.cat([self.class_token.expand(x.shape[0], -1, -1), x], 1), torch.cat([first, positions + 1])
 
     def absolute(self, rows: int, columns: int, x: Tensor) -> Tensor:
-        """(1, n, width)."""
+        """Return the absolute positions of the patches, (1, n, width)."""
         if self.sines is not None:
             row, column = grid(rows, columns, device=x.device).unbind(-1)
             return torch.cat([self.sines(row, x.dtype), self.sines(column, x.dtype)], -1)
@@ -87,7 +91,7 @@ class PatchEmbedding(nn.Module):
 
 
 def place_patches(rows: int, columns: int, layout: str, device: torch.device) -> Tensor:
-    """The positions of patches: (n,), or (n, 2) on a grid."""
+    """Return the positions of the patches: (n,), or (n, 2) on a grid."""
     if layout == "sequence":
         return sequence(rows * columns, device=device)
     cells = grid(rows, columns, device=device)
@@ -95,32 +99,33 @@ def place_patches(rows: int, columns: int, layout: str, device: torch.device) ->
 
 
 def of_new_tokens(mask: Tensor | None, n: int, seen: int) -> Tensor | None:
-    """Return the mask of the last n tokens, (batch, n); the mask may cover earlier ones. None if all are real."""
+    """Return the mask of the last n tokens, (batch, n), or None if all are real; ``mask`` may cover earlier tokens."""
     if mask is None:
         return None
     require(
         mask.ndim == 2 and mask.shape[1] in (n, seen + n),
         lambda: (
-            f"attention_mask is (batch, n), of {n} tokens{f' or of all {seen + n}' if seen else ''}; got "
-            f"{tuple(mask.shape)}."
+            f"attention_mask must be (batch, n) with n={n}{f' or {seen + n} (cached tokens too)' if seen else ''}; "
+            f"got {tuple(mask.shape)}."
         ),
     )
     new = mask[:, mask.shape[1] - n :]
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():  # the checks below read values, which would break the graph
         return new != 0
     if bool((new > 0).all()):
         return None
     require(
-        not bool((new < 0).any()), "attention_mask is 1 for real tokens and 0 for padding; this one is added to scores."
+        not bool((new < 0).any()),
+        "attention_mask must be 1 for real tokens and 0 for padding; got negative values, as if to be added to scores.",
     )
     return new != 0
 
 
 def packed_by(positions: Tensor | None, mask: Tensor | None) -> Tensor | None:
-    """Return sequence numbers from positions that restart at each sequence, or None if they never restart.
+    """Return sequence numbers (batch or 1, n) from positions that restart at each sequence, or None if they never do.
 
-    A real token whose position is not above the previous real token's begins a sequence, (batch or 1, n). A gap does
-    not, unlike in transformers: positions may be stretched for longer texts.
+    A real token begins a sequence if its position is not above that of the previous real token. Unlike in transformers
+    a gap begins none: positions may be stretched for longer texts.
     """
     if positions is None or positions.ndim > 2 or positions.shape[-1] == 0:
         return None
@@ -136,22 +141,22 @@ def packed_by(positions: Tensor | None, mask: Tensor | None) -> Tensor | None:
 
 
 def check_kwargs(kwargs: dict[str, Any]) -> None:
-    """Refuse options that these models do not support; others, which transformers passes along, are ignored."""
+    """Refuse options that these models do not support; ignore others, which transformers passes to every model."""
     require(
         not kwargs.get("output_attentions"),
-        "Linear attention never forms its weights, so there are none to put out: output_attentions=False.",
+        "Linear attention never forms its weights, so it cannot return them. Pass output_attentions=False.",
     )
     types = kwargs.get("token_type_ids")
     if types is not None and not torch.compiler.is_compiling() and bool((types != 0).any()):
-        raise LrpeError("These models have no token types; call the tokenizer with return_token_type_ids=False.")
+        raise LrpeError("token_type_ids must be 0: these models have no token types. Pass return_token_type_ids=False.")
 
 
 def embed_tokens(embedding: nn.Embedding, ids: Tensor) -> Tensor:
-    """(batch, n) -> (batch, n, width). Torch's own IndexError says neither which ids there are nor which may be."""
+    """(batch, n) -> (batch, n, width), with an error that names the ids and their limit, as torch's does not."""
     try:
         return embedding(ids)
     except IndexError:
         low, high = int(ids.min()), int(ids.max())
         raise LrpeError(
-            f"Token ids are below vocab_size={embedding.num_embeddings} and not negative; got ids from {low} to {high}."
+            f"input_ids must be at least 0 and below vocab_size={embedding.num_embeddings}; got {low} to {high}."
         ) from None

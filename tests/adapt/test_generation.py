@@ -118,7 +118,7 @@ def test_the_rows_of_a_cache_can_be_repeated_chosen_and_forgotten_but_not_its_la
         cache.batch_select_indices(torch.tensor([3, 0]))
         after = model(tokens[:, :3], past_key_values=cache).logits
     assert apart(after, logits(model, torch.cat([tokens.flip(0), tokens[:, :3]], 1))[:, -3:]) < 1e-5
-    with pytest.raises(lrpe.LrpeError, match="cannot take tokens back"):
+    with pytest.raises(lrpe.LrpeError, match="cannot remove tokens"):
         cache.crop(-1)
     cache.reset()
     assert cache.get_seq_length() == 0

@@ -116,9 +116,9 @@ def test_what_is_not_an_image_is_named():
     model = tiny(LrpeForImageClassification, **IMAGE)
     with pytest.raises(LrpeError, match=r"\(batch, 2, height, width\); got \(1, 3, 16, 16\)"):
         model(torch.randn(1, 3, 16, 16).double())
-    with pytest.raises(LrpeError, match=r"whole patches of 4; got \(15, 16\)"):
+    with pytest.raises(LrpeError, match=r"multiples of patch_size=4; got \(15, 16\)"):
         model(torch.randn(1, 2, 15, 16).double())
-    with pytest.raises(LrpeError, match="needs their usual image_size"):
+    with pytest.raises(LrpeError, match="needs an image_size"):
         tiny(LrpeForImageClassification)
     with pytest.raises(LrpeError, match="a model of text: it takes input_ids"):
         tiny(LrpeModel)(pixel_values=torch.randn(1, 3, 16, 16))
