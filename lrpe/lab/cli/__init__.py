@@ -1,4 +1,4 @@
-"""The command line: one small file per verb."""
+"""The command line ``lrpe``, with one module per verb."""
 
 from lrpe.lab.cli.command_line import main
 

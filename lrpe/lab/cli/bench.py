@@ -1,4 +1,4 @@
-"""``lrpe bench``: speed as ratios, each measurement in a process of its own."""
+"""``lrpe bench``: measure speed as ratios, each benchmark in its own process."""
 
 import json
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from lrpe.schema import Range
 
 @dataclass(frozen=True)
 class Bench:
-    """What every benchmark is told, and what it does: measure, print, draw and save.
+    """The options of every benchmark, and its steps: measure, print, save and plot.
 
     Attributes:
-        threads: threads to compute with, each on a processor of its own.
-        rounds: rounds in which everything is timed once.
-        quick: tiny sizes, to see that everything runs.
+        threads: number of threads, each on its own processor.
+        rounds: number of rounds; each round times everything once.
+        quick: use tiny sizes, to check that everything runs.
         json: print JSON instead of tables.
         plot: draw the result to a .png, .svg or .html file.
         save: write PATH.json and PATH.txt as well.
@@ -35,12 +35,12 @@ class Bench:
     save: Path | None = None
 
     def run(self) -> int:
-        """Measure and show. What can go wrong with the files is found before the measurement."""
+        """Measure, print and save. Output files are checked before the measurement, which may be long."""
         from lrpe.lab.benchmarks.measurement import prepare, save
         from lrpe.lab.benchmarks.process import measure_apart
         from lrpe.lab.report.benchmark import prepare_plot, save_plot
 
-        require(self.rounds is None or self.rounds >= 1, f"There is one round or more; got rounds={self.rounds}.")
+        require(self.rounds is None or self.rounds >= 1, f"rounds must be at least 1; got rounds={self.rounds}.")
         if self.plot is not None:
             prepare_plot(self.plot)
         for path in filter(None, (self.save, self.plot)):
@@ -59,12 +59,12 @@ class Bench:
 
 @dataclass(frozen=True)
 class BenchEncoding(Bench):
-    """Time the encodings and their peers, in copies of the tensor.
+    """Time the encodings and comparable libraries, relative to a copy of the tensor.
 
-    A goal that is missed prints as "short" and is not an error: this is a measurement.
+    A missed goal is printed as "short"; it is not an error.
 
     Attributes:
-        rounds: rounds in which everything is timed once; 20 if not given, and 2 with --quick.
+        rounds: number of rounds; each round times everything once; 20 if not given, and 2 with --quick.
     """
 
     benchmark = "encoding"
@@ -72,12 +72,12 @@ class BenchEncoding(Bench):
 
 @dataclass(frozen=True)
 class BenchAttention(Bench):
-    """Time attention beside its peers: the sums, their memory, the block of each encoding, and a decoding step.
+    """Time attention against other implementations: sums, memory, the block of each encoding, a decoding step.
 
-    Every row has a goal, a figure, and "pass" or "short"; a peer that is not installed is "missing".
+    Every row has a goal, a result, and "pass" or "short"; a library that is not installed is "missing".
 
     Attributes:
-        rounds: rounds in which everything is timed once; 15 if not given, and 2 with --quick.
+        rounds: number of rounds; each round times everything once; 15 if not given, and 2 with --quick.
     """
 
     benchmark = "attention"
@@ -85,12 +85,12 @@ class BenchAttention(Bench):
 
 @dataclass(frozen=True)
 class BenchBlock(Bench):
-    """Time the attention block of each encoding beside Base's: with ready tables, learned angles, an output norm.
+    """Time each encoding's attention block relative to Base's: with ready tables, learned angles, an output norm.
 
-    It is a part of ``lrpe bench attention``, with a verb of its own.
+    This is also part of ``lrpe bench attention``.
 
     Attributes:
-        rounds: rounds in which everything is timed once; 15 if not given, and 2 with --quick.
+        rounds: number of rounds; each round times everything once; 15 if not given, and 2 with --quick.
     """
 
     benchmark = "block"
@@ -98,12 +98,12 @@ class BenchBlock(Bench):
 
 @dataclass(frozen=True)
 class BenchDecode(Bench):
-    """Time a whole language model that reads a long prompt and writes on, beside softmax with a static cache.
+    """Time a language model that reads a long prompt and continues it, against softmax with a static cache.
 
-    Every row has a goal, a figure, and "pass" or "short".
+    Every row has a goal, a result, and "pass" or "short".
 
     Attributes:
-        rounds: how often the prompt is read; 3 if not given, and 1 with --quick.
+        rounds: number of times the prompt is read; 3 if not given, and 1 with --quick.
     """
 
     benchmark = "decode"
@@ -112,29 +112,29 @@ class BenchDecode(Bench):
 
 @dataclass(frozen=True)
 class BenchLength(Bench):
-    """Time and memory of a forward pass as the text grows, beside softmax attention and the matrix.
+    """Measure time and memory of a forward pass as the text grows, against softmax attention and the full matrix.
 
-    A doubling of the length has a goal for time and for memory, and "pass" or "short".
+    Each doubling of the length has a goal for time and one for memory, and "pass" or "short".
 
     Attributes:
-        rounds: rounds in which everything is timed once; 5 if not given, and 2 with --quick.
-        longest: up to 2^LONGEST tokens; 20 is a million, and takes 14 GiB and a quarter of an hour.
+        rounds: number of rounds; each round times everything once; 5 if not given, and 2 with --quick.
+        longest: measure up to 2^LONGEST tokens; 20 is a million, and takes 14 GiB and a quarter of an hour.
     """
 
     benchmark = "length"
     longest: Annotated[int, Range(15, 24)] = 17
 
     def options(self) -> dict[str, Any]:
-        require(15 <= self.longest <= 24, f"--longest must be from 15 to 24; got {self.longest}.")
+        require(15 <= self.longest <= 24, f"--longest must be from 15 to 24; got --longest {self.longest}.")
         return super().options() | {"longest": self.longest}
 
 
 @dataclass(frozen=True)
 class BenchLoop(Bench):
-    """Time what the training loop itself costs beside forward, backward and step, and what it costs to resume.
+    """Time the overhead of the training loop over forward, backward and step, and the cost of resuming.
 
     Attributes:
-        rounds: updates that are timed; 100 if not given, and 3 with --quick.
+        rounds: number of updates to time; 100 if not given, and 3 with --quick.
     """
 
     benchmark = "loop"
@@ -143,13 +143,13 @@ class BenchLoop(Bench):
 
 @dataclass(frozen=True)
 class BenchTrain(Bench):
-    """Time whole training steps of each method relative to Base's: the paper's table of speed, its numbers beside.
+    """Time training steps of each method relative to Base's, beside the numbers of the paper's speed table.
 
-    RoBERTa-base with a quarter of its layers and of its vocabulary; it takes some five minutes on a quiet processor.
+    The model is RoBERTa-base with a quarter of its layers and vocabulary. It takes five minutes on an idle processor.
 
     Attributes:
-        rounds: rounds in which everything is timed once; 10 if not given, and 2 with --quick.
-        rows: methods to time beside base, as rope,type2; the paper's if not given.
+        rounds: number of rounds; each round times everything once; 10 if not given, and 2 with --quick.
+        rows: methods to time besides base, such as rope,type2; the paper's if not given.
     """
 
     benchmark = "train"
@@ -164,10 +164,10 @@ class BenchTrain(Bench):
 
 @dataclass(frozen=True)
 class BenchCompare:
-    """Show what changed from one saved result of a benchmark to another, beyond the noise.
+    """Show which differences between two saved benchmark results exceed the noise.
 
     Attributes:
-        files: A.json and B.json, as --save wrote them.
+        files: two results, A.json and B.json, written by --save.
         json: print JSON instead of a table.
     """
 
@@ -180,7 +180,7 @@ class BenchCompare:
 
         require(
             len(self.files) == 2,
-            f"Two results are compared: A.json B.json; got {' '.join(map(str, self.files)) or 'none'}.",
+            f"lrpe bench compare takes two results, A.json B.json; got {' '.join(map(str, self.files)) or 'none'}.",
         )
         comparison = compare_results(*self.files)
         print(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False) if self.json else comparison)

@@ -1,4 +1,4 @@
-"""``lrpe``: what the user typed becomes a verb, and the verb's outcome an exit code."""
+"""The entry point of ``lrpe``: parse the arguments, run the verb and return its exit code."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``lrpe`` with these arguments, or those of the process: 0, or 1 if what was asked about does not hold."""
-    if argv is None:  # the process is ours: a polite end unwinds, so that a measuring child ends too
+    """Run ``lrpe`` with ``argv``, or the process's arguments; return the exit code, 1 if a check or a cell fails."""
+    if argv is None:  # the process is ours: SIGTERM unwinds the stack, so that a measuring child process ends too
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no Λ shows a question mark
+            stream.reconfigure(errors="replace")  # a terminal that cannot show Λ prints a question mark
     try:
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -31,13 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough, as in `lrpe verify | head -1`
+    except BrokenPipeError:  # the reader of our output closed it, as in `lrpe verify | head -1`
         drop_output()
         return PIPE_CLOSED
 
 
 def say(text: str) -> None:
-    """Print what ended the command; of the processes that torchrun started, the first to come says it for all."""
+    """Print why the command ended; under torchrun, only the first process to report prints it."""
     if "RANK" in os.environ:
         from lrpe.lab.training.failures import is_first_to_report
 
@@ -47,7 +47,7 @@ def say(text: str) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the verb that was typed; what it needs and is not installed is named first, all of it."""
+    """Run the verb that was typed, after checking that all the extras it needs are installed."""
     from lrpe.lab.cli.verbs import extras_for
 
     command, extras = extras_for(argv)
@@ -59,11 +59,11 @@ def run(argv: Sequence[str]) -> int:
 
 
 def in_one_line(error: LrpeError) -> str:
-    """Return the sentence of an error; of what a user typed by the thousand characters it has the first hundred."""
+    """Return the error's message on one line, with words longer than 200 characters shortened."""
     return " ".join(word if len(word) <= 200 else f"{word[:100]}…{word[-20:]}" for word in str(error).split())
 
 
 def drop_output() -> None:
-    """Point stdout at nothing, so that Python does not try to write the rest when it ends."""
+    """Redirect stdout to the null device, so that Python does not fail flushing it at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""``lrpe data``: what there is to learn from, how it looks, and making it ready."""
+"""``lrpe data``: list, show and prepare the datasets."""
 
 import json
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataList:
-    """List every dataset: what it is, and whether this machine has it already.
+    """List every dataset, what it is and where it comes from.
 
     Attributes:
         json: print JSON instead of a table.
@@ -39,16 +39,16 @@ class DataList:
 
 @dataclass(frozen=True)
 class DataShow:
-    """Show a dataset: where to get it, its licence, its splits, a few samples, the hash of its sources.
+    """Show a dataset: its source, licence, splits, a few samples and the hash of its source files.
 
-    Of one that is not on every machine it tells what there is to tell, until it is given a path or told to ask the hub.
+    Splits, samples and hashes need the data: pass --path or --hub unless every machine has it.
 
     Attributes:
-        name: of the dataset; see lrpe data list.
-        path: the folder or file with its official layout.
-        hub: read it from the Hugging Face hub instead, if it is there.
-        options: of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
-        samples: how many samples of each split to show.
+        name: name of the dataset; see lrpe data list.
+        path: folder or file with the dataset in its official layout.
+        hub: read it from the Hugging Face hub instead, if the hub has it.
+        options: options of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
+        samples: number of samples to show per split.
         json: print JSON instead of text.
     """
 
@@ -66,7 +66,9 @@ class DataShow:
 
         entry = find(one(self.name, "data show", "dataset"))
         there = entry.embedded or self.path is not None or self.hub
-        require(there or not self.options, f"Options are for loading, and {entry.name} is not loaded: say from where.")
+        require(
+            there or not self.options, f"--options needs a dataset to load; pass --path PATH or --hub for {entry.name}."
+        )
         loaded = load_with(entry.name, self.path, self.hub, self.options) if there else None
         found = describe(entry) | ({} if loaded is None else describe_contents(loaded, self.samples))
         print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else format_description(found))
@@ -75,13 +77,13 @@ class DataShow:
 
 @dataclass(frozen=True)
 class DataPrepare:
-    """Read, generate or tokenise a dataset once, into the cache (LRPE_CACHE, or lrpe in the user's cache folder).
+    """Read, generate or tokenise a dataset into the cache (LRPE_CACHE, or lrpe in the user's cache folder).
 
     Attributes:
-        name: of the dataset; see lrpe data list.
-        path: the folder or file with its official layout.
-        hub: read it from the Hugging Face hub instead, if it is there.
-        options: of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
+        name: name of the dataset; see lrpe data list.
+        path: folder or file with the dataset in its official layout.
+        hub: read it from the Hugging Face hub instead, if the hub has it.
+        options: options of its loader, such as tokenizer=bpe:8192,length=256 or repository=owner/name.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("data",)
@@ -101,5 +103,5 @@ def load_with(name: str, path: Path | None, hub: bool, options: str) -> "Dataset
     """Load a dataset with options written as name=value,name=value."""
     from lrpe.lab.data.catalog import load, read_options
 
-    words = pairs(options, "Options are name=value")
+    words = pairs(options, "--options must be name=value")
     return load(name, path, hub, **read_options(name, path, hub, words))

@@ -1,4 +1,4 @@
-"""``lrpe demo``: the paper's seven methods, small, in a few minutes."""
+"""``lrpe demo``: train the paper's seven methods at a small scale, in a few minutes."""
 
 import os
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from lrpe.schema import Range, Seed
 
 @dataclass(frozen=True)
 class RunDemo:
-    """Train the paper's seven methods on the text that every machine has, print the table and write a page.
+    """Train the paper's seven methods on Python's standard library, print the table and write a page.
 
-    It takes a few minutes on two cores; what is trained already is not trained again. It is the paper's first table
-    on Python's standard library: lrpe table lm --scale demo.
+    It takes a few minutes on two cores; finished methods are not trained again. The same as lrpe table lm --scale demo,
+    the paper's first table.
 
     Attributes:
-        runs: the folder for the runs and the page.
-        updates: of each method; those of the scale demo, 400, if not given.
-        processes: methods that train at once; as many as there are processors, at most 4, if not given.
-        seed: of weights and data.
+        runs: folder for the runs and the page.
+        updates: number of updates per method; 400 if not given.
+        processes: number of methods to train at the same time; one per processor, at most 4, if not given.
+        seed: seed of weights and data; 0 if not given.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("train",)
@@ -42,8 +42,8 @@ class RunDemo:
 
 
 def shorter(updates: int) -> dict[str, str]:
-    """Another number of updates, in folders of their own."""
-    require(updates >= 6, f"The curve has six points, so there are 6 updates or more; got {updates}.")
+    """Return the changes for another number of updates, with a variant so that folders differ."""
+    require(updates >= 6, f"updates must be at least 6, one per point of the curve; got updates={updates}.")
     return {
         "variant": f"{updates}-updates",
         "training.evaluate_every": str(updates // 6),

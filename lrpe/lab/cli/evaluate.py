@@ -1,4 +1,4 @@
-"""``lrpe evaluate``: the figures of a run, measured again."""
+"""``lrpe evaluate``: score a trained run again."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -12,12 +12,12 @@ from lrpe.schema import Range
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Score the best checkpoint of a run on every split but the training one.
+    """Score the best checkpoint of a run on every split except the training split.
 
     Attributes:
-        folder: the run.
-        batches: the number of batches per split; as the run was scored if not given, all if 0.
-        json: print JSON.
+        folder: folder of the run.
+        batches: number of batches per split; all if 0, as in the run's own scoring if not given.
+        json: print JSON instead of text.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("train",)

@@ -1,4 +1,4 @@
-"""``lrpe explore``: two encodings side by side, on a page that answers at once."""
+"""``lrpe explore``: write an interactive page that compares two encodings."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Explore:
-    """Write one page, to open in a browser, on which encodings are looked at: kernel, scores, features, spectrum, Δ.
+    """Write a page for a browser that compares encodings: kernel, scores, features, spectrum and Δ.
 
     Attributes:
-        out: the page.
-        runs: runs, or folders of models, whose learned angles, bases and decays the page offers too.
+        out: file of the page.
+        runs: runs, or folders of models, whose learned angles, bases and decays are added to the page.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("report",)

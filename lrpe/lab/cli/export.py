@@ -1,4 +1,4 @@
-"""``lrpe export``: a trained model as a folder that anyone can load."""
+"""``lrpe export``: write a trained model to a folder that transformers loads."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,12 @@ from lrpe.lab.cli.words import one
 class Export:
     """Write a model to a folder that transformers loads.
 
-    RUN is a model's folder (config.json and safetensors), or a run, of which the best or else the last is taken.
+    RUN is a model's folder (config.json and safetensors) or a run's, whose best checkpoint, or else last, is exported.
 
     Attributes:
-        source: the model's folder, or the run's.
-        to: the new folder.
-        remote_code: put our code beside the model, for users who have transformers and not lrpe.
+        source: folder of the model or the run.
+        to: folder to create; required.
+        remote_code: include our code, for users who have transformers but not lrpe.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("models",)
@@ -32,8 +32,8 @@ class Export:
 
         source = one(self.source, "export", "run")
         if self.to is None:
-            raise LrpeError("An export needs a folder to write to: lrpe export RUN --to DIR.")
-        # a name that is not text cannot be written in its README.md
+            raise LrpeError("lrpe export needs --to, the folder to create: lrpe export RUN --to DIR.")
+        # a folder name that is not valid Unicode cannot be written in its README.md
         with quietly(), naming_failure(self.to, UnicodeEncodeError):
             folder = export(source, self.to, self.remote_code)
         print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")

@@ -1,4 +1,4 @@
-"""``lrpe generate``: a trained language model continues a text."""
+"""``lrpe generate``: continue a text with a trained language model."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,15 +11,15 @@ from lrpe.schema import Range, Seed
 
 @dataclass(frozen=True)
 class Generate:
-    """Go on with a prompt, token by token as they come.
+    """Continue a prompt, printing each token as it is generated.
 
     Attributes:
-        folder: a run of a language model, or a model's folder.
-        prompt: the text to continue.
-        tokens: how many tokens to write.
-        temperature: of sampling; 0 takes the likeliest token.
-        top_k: the number of likeliest tokens to sample from; all if 0.
-        seed: of sampling.
+        folder: folder of a run of a language model, or of a model.
+        prompt: text to continue; the end-of-text token if not given.
+        tokens: number of tokens to generate.
+        temperature: temperature of sampling; 0 takes the likeliest token.
+        top_k: number of likeliest tokens to sample from; all if 0.
+        seed: seed of sampling; 0 if not given.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("models",)
@@ -39,7 +39,10 @@ class Generate:
         source = one(self.folder, "generate", "run")
         model, tokenizer = read_writer(source), read_tokenizer(find_tokenizer(source))
         prompt = self.prompt or tokenizer.eos_token
-        require(bool(prompt), f"The tokeniser of {str(source)!r} has no token to begin with: name a --prompt.")
+        require(
+            bool(prompt),
+            f"The tokeniser of {str(source)!r} has no end-of-text token to start from; pass --prompt TEXT.",
+        )
         ids = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
         torch.manual_seed(self.seed)
         model.generation_config = self.settings(model)
@@ -48,7 +51,7 @@ class Generate:
         return 0
 
     def settings(self, model: Any) -> Any:
-        """What was asked for alone: a generation_config.json beside the model has no say."""
+        """Return the settings of this command; a generation_config.json beside the model is ignored."""
         from transformers import GenerationConfig
 
         sampling = {"temperature": self.temperature, "top_k": self.top_k} if self.temperature else {}
@@ -62,12 +65,15 @@ def read_writer(source: Path) -> Any:
 
     model = load_model(find_model(source))
     kind = type(model).__name__
-    require(isinstance(model, LrpeForCausalLM), f"{str(source)!r} holds a {kind}, which writes no text.")
+    require(
+        isinstance(model, LrpeForCausalLM),
+        f"{str(source)!r} holds a {kind}, which cannot generate text; pass a language model.",
+    )
     return model
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Return the tokeniser of a folder, from its tokenizer.json alone: what lies beside it may name code to run."""
+    """Return the tokeniser of a folder, from its tokenizer.json alone: files beside it may name code to run."""
     from transformers import PreTrainedTokenizerFast
 
     from lrpe.lab.data.text.vocabularies import load_tokenizer
@@ -80,4 +86,6 @@ def find_tokenizer(source: Path) -> Path:
     for folder in (source, source / "tokenizer", source.parent / "tokenizer", source.parent.parent / "tokenizer"):
         if (folder / "tokenizer.json").is_file():
             return folder
-    raise LrpeError(f"A run has its tokeniser in tokenizer/, a model beside its weights; {str(source)!r} has none.")
+    raise LrpeError(
+        f"{str(source)!r} has no tokenizer.json, neither in tokenizer/, as a run has, nor beside the weights."
+    )

@@ -1,13 +1,13 @@
 """The verbs as a jsonargparse parser. A verb is a dataclass: its fields are the options, its docstring is the help.
 
-jsonargparse has the subcommands, the help and the words. Three things stay by hand:
+jsonargparse handles subcommands, help and words. Three things are done by hand:
 
-- Values are taken as text and converted by ``lrpe.schema``, so that a bad value gets the same sentence and the same
+- Values are taken as text and converted by ``lrpe.schema``, so that a bad value gets the same message and the same
   bounds (``Range``) on the command line, in a file and from Python.
 - Dotted keys are collected before parsing (``take_dotted``). Their defaults are those of the column, method and scale
   that the same command names, and declaring the fields of ``Experiment`` here would import torch for ``lrpe --help``.
 - A configuration file is read by ``lrpe.serialization`` as plain data. jsonargparse would import the class that a
-  ``class_path`` in the file names, which runs code from somebody else's file.
+  ``class_path`` in the file names, which would run code from an untrusted file.
 """
 
 import argparse
@@ -34,10 +34,10 @@ Words = tuple[str, ...]  # ("bench", "encoding")
 
 
 def parse(argv: Sequence[str]) -> Verb:
-    """Return the verb that was typed, with its options. Help and version end the process, as usual.
+    """Return the verb that was typed, with its options. --help and --version end the process.
 
     Raises:
-        LrpeError: a word that is not known, or an option that is not what its field declares.
+        LrpeError: a word is unknown, or an option does not fit the type of its field.
     """
     parser, parsers = make_parser()
     words, dotted = take_dotted(argv)
@@ -52,7 +52,7 @@ def parse(argv: Sequence[str]) -> Verb:
 
 @cache
 def make_parser() -> tuple["Parser", dict[Words, type[Verb]]]:
-    """Return the parser, and the verb that each of its words leads to."""
+    """Return the parser, and each verb's dataclass by its words."""
     parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=installed_version())
     return parser, add_verbs(parser, VERBS)
 
@@ -65,16 +65,16 @@ def installed_version() -> str:
 
 
 def build(verb: type[Verb], typed: dict[str, Any], dotted: dict[str, Any]) -> Verb:
-    """Return the verb with each option as its field declares it."""
+    """Return the verb with each option converted to its field's type."""
     hints = get_type_hints(verb, include_extras=True)
-    given = {name: value for name, value in typed.items() if value is not None}  # the others have their defaults
+    given = {name: value for name, value in typed.items() if value is not None}  # the others keep their defaults
     flags = {field.name: flags_of(field)[-1] for field in dataclasses.fields(verb)}  # type: ignore[arg-type]
     options = {name: read(value, hints[name], flags[name]) for name, value in given.items()}
     return verb(**options, **dotted)
 
 
 def read(value: str | list[str] | bool, hint: Any, flag: str) -> Any:
-    """Return a typed value as its field declares it; a positional word has no flag to name in an error."""
+    """Return a typed value converted to its field's type; errors name the flag, which positional words lack."""
     if isinstance(value, list):
         (each,) = get_args(hint)
         return [parse_word(word, each, "Each name") for word in value]
@@ -82,7 +82,7 @@ def read(value: str | list[str] | bool, hint: Any, flag: str) -> Any:
 
 
 def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, Any]:
-    """Return the dotted keys under the field of the verb that takes them; refuse them if it has none."""
+    """Return the dotted keys under the verb's field for them; raise LrpeError if it has none."""
     taking = [field.name for field in dataclasses.fields(verb) if "dotted" in field.metadata]
     if dotted and not taking:
         parser.error(f"unrecognized arguments: --{next(iter(dotted))}")
@@ -90,14 +90,14 @@ def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, 
 
 
 class Formatter(DefaultHelpFormatter):
-    """Show the help of an option as it is written: jsonargparse would add the type, which here is always str."""
+    """Print the help of options unchanged: jsonargparse would add the type, which here is always str."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
         return action.help or ""
 
 
 class Parser(ArgumentParser):
-    """Raise one sentence for a mistake, with the closest option or verb for an unknown one.
+    """Raise LrpeError in one sentence, suggesting the closest option or verb for an unknown one.
 
     By hand because argparse prints its usage and exits, and jsonargparse suggests nothing for a typo.
     """
@@ -111,13 +111,13 @@ class Parser(ArgumentParser):
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
         known = [*parser._option_string_actions, *re.findall(r"'([^']+)'", message.partition("choose from")[2])]
         near = difflib.get_close_matches(unknown[1], known, n=2, cutoff=0.5) if unknown else []
-        said = " ".join(message.split()).rstrip(".")
+        sentence = " ".join(message.split()).rstrip(".")
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise LrpeError(f"{said}.{hint} See {parser.prog.replace(' [options]', '')} --help.") from ex
+        raise LrpeError(f"{sentence}.{hint} See {parser.prog.replace(' [options]', '')} --help.") from ex
 
 
 def add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], place: Words = ()) -> dict[Words, type[Verb]]:
-    """Add the verbs, and what is under them; return the dataclasses by the words that lead to them."""
+    """Add the verbs and their subcommands; return each verb's dataclass by its words."""
     found: dict[Words, type[Verb]] = {}
     choices = parser.add_subcommands(required=False, dest="verb", metavar="VERB", title="verbs", description=None)
     for word, verb in verbs.items():
@@ -140,7 +140,7 @@ def described(verb: type) -> str:
 def add_options(parser: Parser, verb: type) -> None:
     """Add an option for each field: a flag for a bool, and words without dashes for a field with ``words`` metadata.
 
-    All are taken as text, which ``build`` converts to the declared type.
+    All values are read as text, which ``build`` converts to the declared type.
     """
     hints = get_type_hints(verb)
     docs = [docstring_parser.parse(kind.__doc__ or "") for kind in reversed(verb.__mro__)]  # subclasses override

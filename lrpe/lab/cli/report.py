@@ -1,4 +1,4 @@
-"""``lrpe report``: runs on a page."""
+"""``lrpe report``: write a page about runs."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +10,13 @@ from lrpe.lab.cli.table import command
 
 @dataclass(frozen=True)
 class Report:
-    """Write a page of runs: figures, curves, learned angles, speed, configurations, environments.
+    """Write a page about runs: results, curves, learned angles, speed, configurations and environments.
 
-    RUN is a run's folder, or a folder with runs in it.
+    RUN is a run's folder, or a folder that contains runs.
 
     Attributes:
-        folders: the runs.
-        out: the folder for the page and its pictures.
+        folders: folders of runs.
+        out: folder for the page and its pictures.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("train",)
@@ -27,11 +27,14 @@ class Report:
         from lrpe.lab.experiments.listing import find_runs
         from lrpe.lab.report.runs import report_runs
 
-        require(bool(self.folders), "lrpe report takes runs, or folders with runs in them; got none: lrpe report runs.")
+        require(
+            bool(self.folders),
+            "lrpe report needs at least one folder that is or contains a run, such as: lrpe report runs.",
+        )
         for folder in self.folders:
-            require(folder.is_dir(), f"A run is a folder; {str(folder)!r} is none.")
+            require(folder.is_dir(), f"RUN must be a folder; got {str(folder)!r}.")
         found = [run for folder in self.folders for run in find_runs(folder)]
         where = ", ".join(repr(str(folder)) for folder in self.folders)
-        require(bool(found), f"A run has a config.yaml; there is none under {where}.")
+        require(bool(found), f"No run was found: there is no config.yaml under {where}.")
         print(f"The page: {report_runs(found, self.out, command()).resolve()}")
         return 0

@@ -1,4 +1,4 @@
-"""``lrpe table``: a table of the paper, trained and printed."""
+"""``lrpe table``: train and print a table of the paper."""
 
 import os
 import sys
@@ -15,34 +15,35 @@ if TYPE_CHECKING:
     from lrpe.lab.experiments.cost import Speed
     from lrpe.lab.experiments.planning import Plan
 
-_SPEED_OPTIONS = ("rows", "scale", "runs", "out", "dry_run")  # the options that the table of speed has
+_SPEED_OPTIONS = ("rows", "scale", "runs", "out", "dry_run")  # the options of lrpe table speed
 
-_QUICK = {"small": False, "smoke": True}  # whether a scale measures a tiny model
+_QUICK = {"small": False, "smoke": True}  # whether the scale measures a tiny model
 
 
 @dataclass(frozen=True)
 class MakeTable:
-    """Train every cell of a table that is not trained yet, and print it.
+    """Train every cell of a table that is not trained yet, and print the table.
 
-    TABLE is lm, glue, imagenet, lra, basis or speed, which are the paper's, or normalizer or length, which are ours.
-    The paper's numbers are printed beside ours if both are of the same data, and below them otherwise. The table
-    is written as text, Markdown, LaTeX, JSON and a page as well. The same command again resumes.
+    TABLE is one of the paper's, lm, glue, imagenet, lra, basis or speed, or one of ours, normalizer or length. The
+    paper's numbers are printed beside ours if both are from the same data, and below them otherwise. The table is also
+    written as text, Markdown, LaTeX, JSON and a page. Running the same command again resumes. Any field of the
+    experiment is an option with a dotted name, such as --training.optimization.rate 1e-3.
 
     Attributes:
-        name: the table.
+        name: name of the table.
         rows: methods, such as base,rope,type2; the paper's if not given.
-        columns: columns, such as wikitext103,books; if not given, those that --data names, otherwise the paper's.
-        settings: fair, absolute, authors; a table for each.
-        seeds: seeds, such as 0,1,2.
-        scale: paper, small (minutes per cell), demo (a minute) or smoke (seconds).
-        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
-            every machine has in its place.
+        columns: columns, such as wikitext103,books; if not given, the columns that --data names, or else the paper's.
+        settings: any of fair,absolute,authors; one table is printed per setting.
+        seeds: seeds to average over, such as 0,1,2.
+        scale: paper, small (minutes per cell), demo (a minute per cell) or smoke (seconds per cell).
+        data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
+            that every machine has.
         processes: number of cells to train at the same time; one per processor if 0.
-        runs: the folder with all runs.
-        out: the folder for the table; runs/tables/TABLE-SCALE if not given.
-        dry_run: train nothing; show every cell's configuration, cost and departures from the paper.
-        tflops: the speed for estimated times, in 10^12 operations per second; measured here if not given.
-        changes: keys with dots, of every cell.
+        runs: folder with all runs.
+        out: folder for the table; runs/tables/TABLE-SCALE if not given.
+        dry_run: train nothing; print every cell's configuration and cost, and departures from the paper.
+        tflops: speed for estimated times, in 10^12 operations per second; measured on this machine if not given.
+        changes: dotted keys, which apply to every cell.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("train",)
@@ -111,9 +112,9 @@ class MakeTable:
         from lrpe.lab.experiments.cost import Speed, measure_speed
 
         if self.tflops is not None:
-            return Speed(self.tflops, "as --tflops says")
+            return Speed(self.tflops, "from --tflops")
         measured = measure_speed()
-        return replace(measured, source=f"{measured.source}; --tflops X estimates for another speed")
+        return replace(measured, source=f"{measured.source}; pass --tflops X for another machine's speed")
 
     def plan(self, name: str) -> "Plan":
         from lrpe.lab.cli.words import read_dotted
@@ -135,18 +136,23 @@ class MakeTable:
         usual = MakeTable(self.name)
         given = [field.name for field in fields(self) if getattr(self, field.name) != getattr(usual, field.name)]
         others = [f"--{name}" for name in (*given, *self.changes) if name not in (*_SPEED_OPTIONS, "changes")]
-        require(not others, f"lrpe table speed is measured, not trained, and takes no {' and no '.join(others)}.")
+        require(
+            not others,
+            f"lrpe table speed measures and does not train, so it does not take {' or '.join(others)}; leave it out.",
+        )
         out = self.out or self.runs / "tables" / f"speed-{self.scale}"
         return _make_speed(words(self.rows), self.scale, out, self.dry_run, command())
 
 
 def _make_speed(rows: Sequence[str], scale: str, out: Path, dry_run: bool, command: str) -> int:
-    """Measure the training steps of the rows in a process of its own, print the table and write it."""
+    """Time the training steps of the rows in a separate process, then print and write the table."""
     from lrpe.lab.benchmarks.process import measure_apart
     from lrpe.lab.benchmarks.train import describe_plan, find_rows
     from lrpe.lab.report.speed import report_speed
 
-    require(scale in _QUICK, f"Speed is measured at the scale small, or smoke for a tiny model; got --scale {scale}.")
+    require(
+        scale in _QUICK, f"--scale of lrpe table speed must be small, or smoke for a tiny model; got --scale {scale}."
+    )
     options = {"quick": _QUICK[scale], "rows": find_rows(rows)}
     if dry_run:
         print(f"{describe_plan(**options)}\nThe table would be written to {out}.")

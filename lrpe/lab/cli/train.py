@@ -1,4 +1,4 @@
-"""``lrpe train``: one cell of a table."""
+"""``lrpe train``: train one cell of a table."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,33 +11,33 @@ from lrpe.schema import Seed
 if TYPE_CHECKING:
     from lrpe.lab.experiments.experiment import Experiment
 
-NAMES = ("column", "method", "setting", "scale")  # what an experiment is made of
+NAMES = ("column", "method", "setting", "scale")  # the names that select an experiment
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a method on a column; the same command again resumes the run.
+    """Train a method on a column; running the same command again resumes the run.
 
-    COLUMN is wikitext103, wikitext2, books, stdlib, wikibook, glue-cola and its sisters, imagenet, lra-text and its
-    sisters. Any field of the experiment is a key: --training.optimization.rate 1e-3, --model.hidden_size 256. Under
-    torchrun all its processes train together.
+    COLUMN is wikitext103, wikitext2, books, stdlib, wikibook, imagenet, glue-TASK such as glue-cola, or lra-TASK such
+    as lra-text. Any field of the experiment is an option with a dotted name: --training.optimization.rate 1e-3,
+    --model.hidden_size 256. Under torchrun, all processes train one model together.
 
     Attributes:
-        column: the task and its data.
-        method: the row: base, rope, spe, per, type1, type2, type3, cosformer, none, softmax, softmax-decay,
+        column: task and its data.
+        method: row of the table: base, rope, spe, per, type1, type2, type3, cosformer, none, softmax, softmax-decay,
             recommended, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
         scale: paper, small (minutes), demo (a minute) or smoke (seconds).
-        seed: the seed of weights, data and dropout.
-        data: where the data are, as NAME=PATH,NAME=PATH; a PATH of hub is the Hugging Face hub, and one of here is what
-            every machine has in its place.
-        out: the folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
-        runs: the folder with all runs.
-        config: a YAML file of keys, such as the config.yaml of a run; they win over the method, setting, scale and seed
-            named here, and keys with dots win over them.
-        begin_from: a checkpoint, or a run, of which the best or else the last is taken: a new run begins with its
-            weights, and may change any key that leaves the model's shape. Its schedule and optimiser begin anew.
-        changes: keys with dots.
+        seed: seed of weights, data and dropout; 0 if not given.
+        data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
+            that every machine has.
+        out: folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
+        runs: folder with all runs.
+        config: YAML file of keys, such as the config.yaml of a run. They override --method, --setting, --scale and
+            --seed; options with dotted names override them.
+        begin_from: checkpoint, or run, whose best checkpoint, or else last, is used: a new run starts with its weights,
+            a new schedule and a new optimiser. It may change any key that keeps the model's shape.
+        changes: dotted keys.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("train",)
@@ -87,7 +87,7 @@ class Train:
 
         written = {} if self.config is None else read_changes(self.config)
         if not self.column and "column" not in written:
-            raise LrpeError("lrpe train takes a column: lrpe train wikitext2 --method type2.")
+            raise LrpeError("lrpe train needs a column, such as: lrpe train wikitext2 --method type2.")
         named = {"method": self.method, "setting": self.setting, "scale": self.scale}
         named |= {"column": one(self.column, "train", "column")} if self.column else {}
         named |= conform({key: written[key] for key in NAMES if key in written}, dict[str, str], "")

@@ -1,10 +1,10 @@
-"""What a verb is: a dataclass whose fields are its options and whose docstring is its help."""
+"""The protocol of a verb: a dataclass whose fields are its options and whose docstring is its help."""
 
 from typing import ClassVar, Protocol
 
 
 class Verb(Protocol):
-    """A command. ``needs`` lists the extras of lrpe that it cannot run without."""
+    """A command. ``needs`` lists the extras of lrpe that it requires."""
 
     needs: ClassVar[tuple[str, ...]]
 

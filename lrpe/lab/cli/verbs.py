@@ -1,4 +1,4 @@
-"""Every verb by name. A verb imports what it needs when it runs, so that ``lrpe --help`` does not import torch."""
+"""All verbs by name. A verb imports its dependencies when it runs, so that ``lrpe --help`` does not import torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from lrpe.lab.cli.verify import Verify
 
 @dataclass(frozen=True)
 class Group:
-    """Verbs under a verb, such as ``lrpe bench encoding``."""
+    """A verb with subcommands, such as ``lrpe bench encoding``."""
 
     summary: str
     verbs: Mapping[str, type[Verb]]
@@ -38,15 +38,15 @@ VERBS: dict[str, type[Verb] | Group] = {
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
     "explore": Explore,
     "export": Export,
-    "bench": Group("Measure speed, as ratios to a limit of the machine and beside peers.", BENCHMARKS),
+    "bench": Group("Measure speed relative to a limit of the machine and to other implementations.", BENCHMARKS),
 }
 
 
 def extras_for(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the command that was typed, as far as it is known, and the extras that it needs beside the parser's."""
+    """Return the known part of the command that was typed, and the extras that it needs besides the parser's."""
     words = [word for word in argv if not word.startswith("-")]
-    found = VERBS.get(words[0]) if words else None
-    if isinstance(found, Group):
-        inner = found.verbs.get(words[1]) if len(words) > 1 else None
+    verb = VERBS.get(words[0]) if words else None
+    if isinstance(verb, Group):
+        inner = verb.verbs.get(words[1]) if len(words) > 1 else None
         return (f"lrpe {words[0]}", ()) if inner is None else (f"lrpe {words[0]} {words[1]}", inner.needs)
-    return ("lrpe", ()) if found is None else (f"lrpe {words[0]}", found.needs)
+    return ("lrpe", ()) if verb is None else (f"lrpe {words[0]}", verb.needs)

@@ -1,4 +1,4 @@
-"""``lrpe verify``: the definition and the theorem, measured on encodings by name."""
+"""``lrpe verify``: measure Definition 3.1 and Proposition 3.2 on named encodings."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lrpe.encodings.encoding import PositionalEncoding
     from lrpe.theory.laws import Report
 
-Width = Annotated[int, Range(1, 4096)]  # laws are measured on matrices of head_dim × head_dim
+Width = Annotated[int, Range(1, 4096)]  # the laws are measured on head_dim × head_dim matrices
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Verify:
     """Check that encodings obey Definition 3.1 and Proposition 3.2; the exit code is 1 if a law fails.
 
     Attributes:
-        names: encodings such as type2, rope or "fourier*unitary"; every named one that is relative if none is given.
-        head_dim: d, the width of a query or key in one head.
-        heads: heads, for encodings that need to know them (per, spe).
-        length: longest length, for angles that depend on it (cosformer).
-        seed: of the positions; and, if it is not 0, of what an encoding draws at random.
+        names: encodings such as type2, rope or "fourier*unitary"; every relative encoding that has a name if not given.
+        head_dim: width d of a query or key per head.
+        heads: number of heads, for encodings that depend on it (per, spe).
+        length: longest sequence length, for angles that depend on it (cosformer).
+        seed: seed of the tested positions and of the encodings' random choices; 0 if not given.
         json: print JSON instead of a table.
     """
 
@@ -42,7 +42,7 @@ class Verify:
 
         from lrpe.encodings.family import FAMILY
 
-        torch.set_num_threads(1)  # matrices this small only wait for a second thread
+        torch.set_num_threads(1)  # matrices this small are slower with more threads
         encodings = {name: self.build(name) for name in self.names or [*FAMILY, "per"]}
         reports = {name: self.check(name, subject) for name, subject in encodings.items()}
         if self.json:
@@ -72,12 +72,12 @@ class Verify:
 
 
 def as_json(reports: dict[str, "Report"]) -> dict[str, Any]:
-    found = [{"name": name, **report.to_dict()} for name, report in reports.items()]
-    return {"holds": all(reports.values()), "encodings": found}
+    encodings = [{"name": name, **report.to_dict()} for name, report in reports.items()]
+    return {"holds": all(reports.values()), "encodings": encodings}
 
 
 def summary(encodings: dict[str, "PositionalEncoding"], reports: dict[str, "Report"]) -> str:
-    """Return a table with a row per encoding and a column per law; the laws themselves are written out below it."""
+    """Return a table with a row per encoding and a column per law; the laws are written out below it."""
     from lrpe.theory.definition import composition
 
     equations = list(dict.fromkeys(law.equation for report in reports.values() for law in report.laws))

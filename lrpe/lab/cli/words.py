@@ -1,4 +1,4 @@
-"""Lists, pairs and dotted keys, as they are typed on the command line."""
+"""Parse lists, pairs and dotted keys from the command line."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,20 @@ def words(text: str) -> list[str]:
 
 def seeds(text: str) -> list[int]:
     """Return the seeds written as 0,1,2."""
-    found = words(text)
-    require(bool(found), f"--seeds must be numbers, such as 0,1,2; got {text!r}.")
-    return [parse_word(word, Seed, "Each of --seeds") for word in found]
+    numbers = words(text)
+    require(bool(numbers), f"--seeds must be numbers, such as 0,1,2; got --seeds {text!r}.")
+    return [parse_word(word, Seed, "Each of --seeds") for word in numbers]
 
 
 def pairs(text: str, what: str) -> dict[str, str]:
-    """Return what is written as name=value,name=value; ``what`` begins the error.
+    """Return the pairs written as name=value,name=value; an error message starts with ``what``.
 
-    By hand: jsonargparse reads dictionaries as JSON or YAML, whose braces and quotes a shell would take apart.
+    Parsed by hand: jsonargparse reads dictionaries as JSON or YAML, whose braces and quotes a shell interprets.
     """
     found = {}
     for part in words(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
-        require(bool(name and equals and value), f"{what}, with commas between them; got {part!r}.")
+        require(bool(name and equals and value), f"{what}, separated by commas; got {part!r}.")
         found[name] = value
     return found
 
@@ -43,47 +43,47 @@ def paths(text: str) -> dict[str, str]:
     from lrpe.lab.data.dataset import HERE, HUB
     from lrpe.lab.experiments.known import COLUMNS
 
-    found = pairs(text, "--data is NAME=PATH")
+    found = pairs(text, "--data must be NAME=PATH")
     for name, path in found.items():
         if name not in COLUMNS and name not in CATALOG:
             raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
         there = path in (HUB, HERE) or os.path.exists(path)
-        require(there, f"--data says that {name} is at {path!r}, which does not exist.")
+        require(there, f"--data must name a path that exists, hub or here; got {name}={path!r}.")
     return found
 
 
 def one(names: list[Word], verb: str, what: str) -> Word:
-    """Return the only name; refuse none or several."""
-    require(len(names) == 1, f"lrpe {verb} takes one {what}; got {' '.join(map(str, names)) or 'none'}.")
+    """Return the only name; raise LrpeError for none or several."""
+    require(len(names) == 1, f"lrpe {verb} takes exactly one {what}; got {' '.join(map(str, names)) or 'none'}.")
     return names[0]
 
 
 def take_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Separate the dotted keys and their values from the other words; the verb says what they change.
+    """Separate dotted keys and their values from the other words; the verb interprets them.
 
     >>> take_dotted(["train", "books", "--model.norm", "rms", "--data.path=x.y", "--out", "a.b"])
     (['train', 'books', '--out', 'a.b'], {'model.norm': 'rms', 'data.path': 'x.y'})
     """
-    rest, found, words = [], {}, iter(argv)
+    rest, dotted, words = [], {}, iter(argv)
     for word in words:
         key, equals, value = word.partition("=")
         if not key.startswith("--") or "." not in key:
             rest.append(word)
             continue
-        given = value if equals else next(words, None)
-        if given is None or (not equals and given.startswith("--")):
+        text = value if equals else next(words, None)
+        if text is None or (not equals and text.startswith("--")):
             raise LrpeError(f"{key} needs a value: {key} VALUE; got none.")
-        found[key.removeprefix("--")] = given
-    return rest, found
+        dotted[key.removeprefix("--")] = text
+    return rest, dotted
 
 
 def read_dotted(keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return dotted keys and the YAML text of their values as nested dictionaries; ``experiment.`` may be left out.
+    """Return dotted keys and the YAML text of their values as nested dictionaries; drop the prefix ``experiment.``.
 
     >>> read_dotted({"training.seed": "1", "training.precision": "float32", "experiment.scored": "2"})
     {'training': {'seed': 1, 'precision': 'float32'}, 'scored': 2}
     """
-    from lrpe.lab.experiments.config_file import merge  # which imports torch: a verb without such keys needs none
+    from lrpe.lab.experiments.config_file import merge  # imported here because it imports torch
 
     found: dict[str, Any] = {}
     for key, text in keys.items():

@@ -33,7 +33,7 @@ def test_every_option_of_every_verb_says_what_it_is():
 def test_what_a_verb_inherits_is_explained_and_its_own_word_holds(capsys):
     assert ended(["bench", "length", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "threads to compute with" in out
+    assert "number of threads, each" in out
     assert "5 if not given" in out
     assert "up to 2^LONGEST tokens" in out
 
@@ -70,7 +70,7 @@ def test_a_value_of_the_wrong_type_is_refused(capsys):
 def test_the_help_of_an_option_has_its_default_and_no_type_of_python(capsys):
     assert ended(["table", "--help"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "--runs PATH the folder with all runs (default: runs)." in out
+    assert "--runs PATH folder with all runs (default: runs)." in out
     assert "<class" not in out
     assert "null" not in out
 

@@ -78,7 +78,7 @@ def test_a_name_that_is_not_known_or_not_given_is_named(capsys):
     assert main(["data", "show", "hare"]) == 2
     assert "Did you mean 'here'" in capsys.readouterr().err
     assert main(["data", "show"]) == 2
-    assert "takes one dataset" in capsys.readouterr().err
+    assert "takes exactly one dataset" in capsys.readouterr().err
 
 
 def test_options_reach_the_loader_and_a_wrong_one_is_named(capsys):
@@ -89,6 +89,6 @@ def test_options_reach_the_loader_and_a_wrong_one_is_named(capsys):
     assert main(["data", "prepare", "here", "--options", "lines=abc"]) == 2
     assert "lines of here must be a whole number; got 'abc'" in capsys.readouterr().err
     assert main(["data", "show", "away", "--options", "lines=5"]) == 2
-    assert "away is not loaded" in capsys.readouterr().err
+    assert "pass --path PATH or --hub for away" in capsys.readouterr().err
     assert main(["data", "prepare", "here", "--options", "lines"]) == 2
-    assert "Options are name=value" in capsys.readouterr().err
+    assert "--options must be name=value" in capsys.readouterr().err

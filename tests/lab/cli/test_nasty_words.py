@@ -153,8 +153,8 @@ def find_problem(line, capsys) -> str | None:
         (["data", "show", "stdlib", "--options", f"tokenizer={LONG}"], "A tokeniser is 'bytes', 'words', 'bpe:SIZE'"),
         (["data", "show", "stdlib", "--options", "tokenizer=bpe:" + "9" * 5000], "A tokeniser is 'bytes', 'words'"),
         (["data", "show", "stdlib", "--options", "packed=perhaps"], "packed of stdlib must be true or false; got"),
-        (["report"], "lrpe report takes runs, or folders with runs in them; got none"),
-        (["report", "folder"], "there is none under 'folder'"),
+        (["report"], "lrpe report needs at least one folder that is or contains a run"),
+        (["report", "folder"], "there is no config.yaml under 'folder'"),
         (["generate", LONG], "Each name must be a path, of names with at most 255 bytes; got 'nnn"),
         (["generate", "run", "--prompt", "\udcff"], "--prompt must be UTF-8 text"),
         (["bench", "compare", "deep", "deep"], "it has more than 40 brackets within brackets"),
@@ -184,7 +184,7 @@ def reshape_weights(folder):
         (lambda folder: (folder / "config.json").write_text(DEEP), "config.json"),
         (lambda folder: (folder / "config.json").write_text('{"model_type": "llama"}'), "not one of ours"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "does not hold a tokeniser"),
-        (lambda folder: (folder / "tokenizer.json").unlink(), "a model beside its weights"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "nor beside the weights"),
     ],
 )
 def test_foreign_and_damaged_models_are_refused_in_a_sentence(damage, said, place, tmp_path, capsys):

@@ -61,8 +61,8 @@ def test_a_dry_run_says_what_it_would_measure(tmp_path, monkeypatch, capsys):
     [
         (["--scale", "paper"], "got --scale paper"),
         (["--rows", "type4"], "named 'type4'"),
-        (["--seeds", "0,1", "--settings", "authors"], "takes no --settings and no --seeds"),
-        (["--training.seed", "3"], "takes no --training.seed"),
+        (["--seeds", "0,1", "--settings", "authors"], "does not take --settings or --seeds"),
+        (["--training.seed", "3"], "does not take --training.seed"),
     ],
 )
 def test_what_a_measurement_does_not_take_is_refused(argv, sentence, monkeypatch, capsys):

@@ -18,4 +18,4 @@ def test_a_dry_run_is_estimated_at_the_speed_of_this_machine_and_says_so(monkeyp
     slow = capsys.readouterr().out
     assert "1 run, 67 s in all. Times are at 0.05 TFLOP/s, measured here (threads: 2)" in slow
     assert main([*words, "--tflops", "0.0005"]) == 0
-    assert "111 min in all. Times are at 0.0005 TFLOP/s, as --tflops says" in capsys.readouterr().out
+    assert "111 min in all. Times are at 0.0005 TFLOP/s, from --tflops" in capsys.readouterr().out
