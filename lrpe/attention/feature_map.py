@@ -1,4 +1,4 @@
-"""φ, the feature map: with it a score is φ(q)·φ(k), which the sum over keys can be taken out of."""
+"""Feature maps φ: a score φ(q)·φ(k) lets φ(q) be factored out of the sum over keys."""
 
 import math
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from lrpe.encodings.registry import Registry
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.precision import Precise, compute_dtype, normal, without_autocast
 
-FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., its own width), row by row
+FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., any width), row by row
 
 
 class EluPlusOne(nn.Module):
-    """φ(x) = 1 + elu(x), as exp(min(x, 0)) + max(x, 0); its derivative is min(φ, 1), so only φ is kept for it."""
+    """φ(x) = 1 + elu(x), as exp(min(x, 0)) + max(x, 0); its derivative is min(φ, 1), so only φ is saved."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _EluPlusOne.of(x)
@@ -26,7 +26,7 @@ class _EluPlusOne(Differentiable):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return x.clamp(max=0).exp_().add_(x.clamp(min=0))
+        return x.clamp(max=0).exp_().add_(x.clamp(min=0))  # in place, on the copy that clamp made
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -40,11 +40,11 @@ class _EluPlusOne(Differentiable):
 
 
 class Relu(nn.Module):
-    """φ(x) = max(x, 0) + floor; PermuteFormer's has a floor of 1e-3."""
+    """φ(x) = max(x, 0) + floor; PermuteFormer uses a floor of 1e-3."""
 
     def __init__(self, floor: float = 0.0):
         super().__init__()
-        require(floor >= 0, f"A floor keeps φ from 0, so it is not negative; got floor={floor}.")
+        require(floor >= 0, f"floor must not be negative; got floor={floor}.")
         self.floor = floor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,21 +52,21 @@ class Relu(nn.Module):
 
 
 class ReluSquared(nn.Module):
-    """φ(x) = max(x, 0)², in float32 or float64: half precision has no squares above 65504."""
+    """φ(x) = max(x, 0)², in float32 or float64, because float16 ends at 65504."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.to(compute_dtype(x.dtype)).relu().square()
 
 
 class Exp(nn.Module):
-    """φ(x) = eˣ, in float32 or float64: half precision ends at e¹¹."""
+    """φ(x) = eˣ, in float32 or float64, because float16 ends near e¹¹."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.to(compute_dtype(x.dtype)).exp()
 
 
 class Silu(nn.Module):
-    """φ(x) = x sigmoid(x), of either sign."""
+    """φ(x) = x sigmoid(x), which can be negative."""
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.silu(x)
@@ -89,18 +89,18 @@ class Identity(nn.Module):
 class RandomFeatures(Precise):
     """FAVOR+ (Choromanski et al., 2021): φ(x) = exp(ω_i·x/d^¼ - ‖x‖²/2√d) / √m, so that E[φ(q)·φ(k)] = exp(q·k/√d).
 
-    The m directions ω are orthogonal in blocks of d and as long as Gaussian vectors are, drawn from the seed and kept
-    in the state_dict.
+    The m directions ω are orthogonal in blocks of d, have the lengths of Gaussian vectors, are drawn from the seed and
+    are saved in the state_dict.
     """
 
     def __init__(self, head_dim: int, features: int | None = None, seed: int = 0):
         super().__init__()
         features = features or head_dim
-        require(features >= 1, f"There is one random feature or more; got features={features}.")
+        require(features >= 1, f"features must be at least 1; got features={features}.")
         blocks = -(-features // head_dim)
         gaussian, lengths = normal(2, blocks, head_dim, head_dim, seed=seed)
         Q, R = torch.linalg.qr(gaussian)
-        uniform = Q * R.diagonal(dim1=-2, dim2=-1).sign()[:, None]  # over all orthogonal matrices (Mezzadri, 2007)
+        uniform = Q * R.diagonal(dim1=-2, dim2=-1).sign()[:, None]  # over orthogonal matrices (Mezzadri, 2007)
         directions = uniform * lengths.norm(dim=-1, keepdim=True)
         self.omega: Tensor
         self.register_buffer("omega", directions.flatten(0, 1)[:features].clone(memory_format=torch.contiguous_format))
@@ -109,13 +109,13 @@ class RandomFeatures(Precise):
         width = self.omega.shape[-1]
         require(
             x.shape[-1] == width,
-            lambda: f"These random features are of vectors of size {width}; got {tuple(x.shape)}.",
+            lambda: f"These random features take vectors of size {width}; got {tuple(x.shape)}.",
         )
         dtype = compute_dtype(x.dtype)
         with without_autocast(x):
             scaled = x.to(dtype) * x.shape[-1] ** -0.25
             logits = scaled @ self.omega.to(dtype).mT - scaled.square().sum(-1, keepdim=True) / 2
-            return logits.exp() / math.sqrt(len(self.omega))  # in that dtype: most of them are too small for half
+            return logits.exp() / math.sqrt(len(self.omega))  # not cast back: most are too small for half
 
 
 FEATURE_MAPS: Registry[Callable[[int], nn.Module]] = Registry(
@@ -134,27 +134,27 @@ FEATURE_MAPS: Registry[Callable[[int], nn.Module]] = Registry(
 
 
 def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:
-    """φ by name, or the callable itself."""
+    """Return a feature map by name, or the given callable."""
     if callable(choice) and not isinstance(choice, type):
         return choice
     if not isinstance(choice, str):
         shown = f"the class {choice.__name__}" if isinstance(choice, type) else type(choice).__name__
-        raise LrpeError(f"A feature map is a name or a callable on tensors; got {shown}.")
+        raise LrpeError(f"feature_map must be a name or a callable on tensors; got {shown}.")
     if choice not in FEATURE_MAPS:
         raise unknown_name("feature map", choice, FEATURE_MAPS)
     return FEATURE_MAPS[choice](head_dim)
 
 
 def feature_width(phi: FeatureMap, head_dim: int) -> int:
-    """The width that φ gives vectors of ``head_dim``, found by asking it."""
+    """Return the width of φ for vectors of size ``head_dim``, found by a trial call."""
     like = next(phi.parameters(), None) if isinstance(phi, nn.Module) else None
     x = torch.zeros(1, head_dim) if like is None else torch.zeros(1, head_dim, dtype=like.dtype, device=like.device)
     with torch.no_grad():
         try:
             found = phi(x)
-        except (TypeError, RuntimeError, AttributeError, IndexError) as error:  # of whatever callable it is
-            raise LrpeError(f"The feature map failed on a tensor of shape (1, {head_dim}): {error}") from error
+        except (TypeError, RuntimeError, AttributeError, IndexError) as error:  # as a user's callable may raise
+            raise LrpeError(f"feature_map failed on a tensor of shape (1, {head_dim}): {error}") from error
     if not (isinstance(found, Tensor) and found.ndim == 2 and len(found) == 1 and found.is_floating_point()):
         shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise LrpeError(f"A feature map makes (..., width) real numbers of (..., {head_dim}); this one made {shown}.")
+        raise LrpeError(f"feature_map must map (..., {head_dim}) to real numbers (..., width); it returned {shown}.")
     return found.shape[-1]

@@ -1,4 +1,4 @@
-"""Sums are taken in float32 or float64 whatever the dtype of what is summed, and autocast has no say in it."""
+"""Keep sums in float32 or float64 under autocast."""
 
 import functools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from lrpe.precision import without_autocast
 
 
 def in_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a tensor and more, with autocast off while it runs. Where it is off anyway this costs nothing."""
+    """Decorate a function of a tensor (and more) to run with autocast off; free if autocast is off already."""
 
     @functools.wraps(function)
     def run(first: Tensor, *rest: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What, if anything, divides the sum. It is a choice of its own for every encoding."""
+"""Normalisers of the sum: a division by Δ, or a norm of the output. Any one combines with any encoding."""
 
 import math
 from abc import abstractmethod
@@ -14,19 +14,19 @@ from lrpe.errors import LrpeError, require, unknown_name
 
 
 class Normalizer(nn.Module):
-    """``delta`` says which features Δ is summed from: the encoded ones, the plain φ(q) and φ(k), or none."""
+    """Base class. ``delta`` says which features Δ is a sum of: encoded, plain (φ(q) and φ(k) alone) or none."""
 
     delta: Literal["encoded", "plain", "none"]
 
     @abstractmethod
     def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        """(batch, heads, n, value_dim) and Δ (batch, heads, n, 1 or 0) -> (batch, heads, n, value_dim)."""
+        """Normalise the sums (batch, heads, n, value_dim), given Δ (batch, heads, n, 1 or 0)."""
 
 
 class EncodedDelta(Normalizer):
     """The paper's Δ_t = Σ_s (M_t φ(q_t))·(M_s φ(k_s)): the weights of each query sum to 1.
 
-    An encoding turns scores to either sign, so Δ can be near 0 or below it, and the output then has no bound. See
+    Encoded scores can be negative, so Δ can be near or below 0, and then the output is unbounded. See
     docs/choosing.md.
     """
 
@@ -37,10 +37,10 @@ class EncodedDelta(Normalizer):
 
 
 class ClampedDelta(Normalizer):
-    """The same Δ, with ``least`` in place of all that is less, as the paper's authors ran RoPE, PER and SPE.
+    """The same Δ, clamped to at least ``least``, as the paper's authors ran RoPE, PER and SPE.
 
-    A negative Δ is then a small positive one, and so the output is large and has another sign. It is here to repeat
-    their runs; ``least`` is a bound on a sum whose scale is that of φ, so with small features it changes everything.
+    A negative Δ becomes a small positive one, so the output is large and has the opposite sign. Use it only to repeat
+    their runs: Δ scales with φ, so with small features every Δ may lie below ``least``.
     """
 
     delta = "encoded"
@@ -57,11 +57,11 @@ class ClampedDelta(Normalizer):
 
 
 class PlainDelta(Normalizer):
-    """RoFormer's Δ_t = Σ_s φ(q_t)·φ(k_s), of the features before they are encoded.
+    """RoFormer's Δ_t = Σ_s φ(q_t)·φ(k_s), of the features before encoding.
 
     With φ > 0 it is positive, and trains with fixed and with learned angles. The weights need not sum to 1, and the
-    output may exceed the values where φ(q) and φ(k) are almost at right angles. Nothing cancels in a sum of what is not
-    negative, so Δ is exact to its last digit however small the features are, and it is never floored.
+    output may exceed the values where φ(q) and φ(k) are nearly orthogonal. Nothing cancels in a sum of nonnegative
+    terms, so Δ is accurate for features of any size and needs no lower bound.
     """
 
     delta = "plain"
@@ -71,9 +71,9 @@ class PlainDelta(Normalizer):
 
 
 class OutputNorm(Normalizer):
-    """No Δ: LayerNorm or RMSNorm of the sums, over the joined heads or head by head. What the authors ran.
+    """LayerNorm or RMSNorm of the sums, over the joined heads or per head, without Δ, as the paper's authors ran it.
 
-    It bounds the output whatever the scores' signs, and forgets how much weight a query found in all.
+    It bounds the output for scores of either sign, but discards the total weight of each query.
     """
 
     delta = "none"
@@ -92,7 +92,7 @@ class OutputNorm(Normalizer):
         if not isinstance(kind, str) or kind not in kinds:
             raise unknown_name("norm", kind, kinds)
         known = isinstance(over, str) and over in ("joined", "head")
-        require(known, lambda: f"An output norm is over the 'joined' heads or each 'head'; got {over!r}.")
+        require(known, lambda: f"over must be 'joined' (all heads) or 'head' (each head); got over={over!r}.")
         self.over = over
         self.norm = kinds[kind](heads * value_dim if over == "joined" else value_dim, eps=1e-5)
 
@@ -103,7 +103,7 @@ class OutputNorm(Normalizer):
         return self.normalize(joined.flatten(2)).view(joined.shape).transpose(1, 2)
 
     def normalize(self, x: Tensor) -> Tensor:
-        """The norm in x's dtype, which is that of the sums, whatever dtype the weights are kept in."""
+        """Apply the norm in the dtype of x, which is that of the sums and may differ from the weights'."""
         norm, weight = self.norm, self.norm.weight.to(x)
         if isinstance(norm, nn.RMSNorm):
             return nn.functional.rms_norm(x, norm.normalized_shape, weight, norm.eps)
@@ -111,15 +111,15 @@ class OutputNorm(Normalizer):
 
 
 def _divide(numerator: Tensor, delta: Tensor) -> Tensor:
-    """numerator / Δ; a query that saw nothing (Δ = 0) gives 0 with no gradient."""
+    """Return numerator / Δ, and 0 without a gradient for a query that sees no key (Δ = 0)."""
     return _Division.of(numerator, delta)
 
 
 def _inverse(delta: Tensor) -> Tensor:
-    """1 / Δ, and 0 for Δ = 0.
+    """Return 1 / Δ, and 0 for Δ = 0.
 
-    The only bound on |Δ| is the least number that has a finite inverse. A larger one would be a scale of its own: with
-    φ scaled by c every sum scales by c², and the quotient must not notice.
+    |Δ| is bounded only by the least number with a finite inverse. A larger bound would set a scale: if φ is scaled by
+    c, both sums scale by c², and the quotient must not change.
     """
     return delta.sign() / delta.abs().clamp(min=_least_normal(delta))
 
@@ -129,7 +129,7 @@ def _least_normal(delta: Tensor) -> float:
 
 
 class _Division(Differentiable):
-    """y = x/Δ row by row, and its gradients dx = g/Δ, dΔ = -dx·y; where Δ has no finite inverse it has none."""
+    """y = x/Δ per row, with gradients dx = g/Δ and dΔ = -dx·y, which is 0 where 1/Δ would not be finite."""
 
     generate_vmap_rule = True
 
@@ -154,11 +154,11 @@ NORMALIZERS: tuple[str, ...] = (*_DELTAS, "output", "output-rms", "output-head",
 
 
 def choose_normalizer(choice: str | Normalizer, heads: int, value_dim: int) -> Normalizer:
-    """A normaliser by name, or the module itself."""
+    """Return a normaliser by name, or the given module."""
     if isinstance(choice, Normalizer):
         return choice
     if not isinstance(choice, str):
-        raise LrpeError(f"A normaliser is a name or a Normalizer; got {type(choice).__name__}.")
+        raise LrpeError(f"normalizer must be a name or a Normalizer; got {type(choice).__name__}.")
     if choice not in NORMALIZERS:
         raise unknown_name("normaliser", choice, NORMALIZERS)
     if choice in _DELTAS:

@@ -1,4 +1,4 @@
-"""The last state of each packed sequence: S = Σ_s r^(e - p_s) k_s v_sᵀ with e the position of its last token."""
+"""The final state of each packed sequence: S = Σ_s r^(e - p_s) k_s v_sᵀ, where e is the position of its last token."""
 
 import torch
 from torch import Tensor
@@ -11,17 +11,17 @@ from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.attention.weights import PairWeights
 from lrpe.precision import compute_dtype
 
-_BLOCK = 64  # tokens of a block, at the most
+_BLOCK = 64  # the most tokens per block
 
 
 def packed_states(
     keys: Features, v: Tensor, normalizer: Normalizer, decay: Tensor | None, tokens: Tokens
 ) -> DecodingState:
-    """A batch of as many states as there are sequences, the empty ones too, of one row of keys and values."""
+    """Return one state per sequence, empty ones included, as a batch; the keys and values are one row."""
     assert tokens.bounds is not None
     bounds, positions = tokens.bounds, positions_of(tokens, v)[0]
     lengths = bounds.diff()
-    owner = torch.arange(len(lengths), device=v.device).repeat_interleave(lengths)  # each token's sequence
+    owner = torch.arange(len(lengths), device=v.device).repeat_interleave(lengths)  # the sequence of each token
     clock = tokens.clock()
     weight = None
     if decay is not None:
@@ -36,7 +36,7 @@ def packed_states(
 def _sum_states(
     k: Tensor, summed: Tensor | None, v: Tensor, weight: Tensor | None, owner: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Σ k vᵀ and Σ of Δ's keys over the tokens of each sequence: (sequences, heads, f, e) and (sequences, heads, f)."""
+    """Return Σ k vᵀ and Σ of Δ's keys per sequence: (sequences, heads, f, e) and (sequences, heads, f)."""
     dtype = compute_dtype(v.dtype)
     fade = (lambda x: x.to(dtype)) if weight is None else (lambda x: x.to(dtype) * weight)
     blocks, of_block = _cut_blocks(owner, lengths)
@@ -50,29 +50,29 @@ def _sum_states(
 
 
 def _cut_blocks(owner: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Cut each sequence into blocks as long as the mean sequence, so that few rows are filled up with nothing.
+    """Cut each sequence into blocks about as long as the mean sequence, so that little padding is needed.
 
-    Returns the tokens of each block, (blocks, C), with n where there is none; and the sequence of each block.
+    Return the tokens of each block, (blocks, C), with n as padding, and the sequence of each block.
     """
     n, count = len(owner), len(lengths)
     C = min(max(-(-n // max(count, 1)), 1), _BLOCK)
-    each = (lengths + C - 1) // C  # blocks of a sequence
+    each = (lengths + C - 1) // C  # blocks per sequence
     of_block = torch.arange(count, device=owner.device).repeat_interleave(each)
     token = torch.arange(n, device=owner.device)
     within = token - (lengths.cumsum(0) - lengths)[owner]
-    slot = (each.cumsum(0) - each)[owner] * C + within  # blocks of a sequence follow one another
+    slot = (each.cumsum(0) - each)[owner] * C + within  # blocks are ordered by sequence
     blocks = torch.full((len(of_block) * C,), n, device=owner.device).index_copy(0, slot, token)
     return blocks.view(-1, C), of_block
 
 
 def _gather_blocks(x: Tensor, blocks: Tensor) -> Tensor:
-    """The rows of x (heads, n, d) in blocks, (heads, blocks, C, d); row n is zeros."""
+    """Gather the rows of x (heads, n, d) in blocks, (heads, blocks, C, d); row n is zeros."""
     rows = torch.nn.functional.pad(x, (0, 0, 0, 1)).index_select(1, blocks.flatten())
     return rows.unflatten(1, blocks.shape)
 
 
 def _next_positions(positions: Tensor, mask: Tensor | None, owner: Tensor, count: int) -> Tensor:
-    """One past the position of each sequence's last real token, (sequences,); 0 where there is none."""
+    """Return one past the position of each sequence's last real token, (sequences,); 0 if there is none."""
     nowhere = torch.iinfo(torch.long).min
     real = positions if mask is None else positions.masked_fill(~mask[0], nowhere)
     last = torch.full((count,), nowhere, device=owner.device).scatter_reduce(0, owner, real, "amax")

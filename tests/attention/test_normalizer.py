@@ -175,5 +175,5 @@ def test_an_unknown_normalizer_is_refused_in_words():
         choose_normalizer(3, 2, 3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(LrpeError, match="no norm named 'group'"):
         OutputNorm(2, 3, "group")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(LrpeError, match="got 'all'"):
+    with pytest.raises(LrpeError, match="got over='all'"):
         OutputNorm(2, 3, over="all")  # pyright: ignore[reportArgumentType]
