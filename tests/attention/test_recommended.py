@@ -71,7 +71,7 @@ UNKNOWN = {
     "a summation": ({"summation": "casual"}, r"no summation named 'casual'.*'causal'"),
     "a decay": ({"decay": "spred"}, r"no decay named 'spred'.*'spread'"),
     "an encoding's type": ({"encoding": None}, r"encoding must be a name.*got NoneType"),
-    "a summation's type": ({"summation": ["causal"]}, r"A summation is a name or a Summation; got list"),
+    "a summation's type": ({"summation": ["causal"]}, r"summation must be a name or a Summation; got list"),
     "a decay's type": ({"decay": {0.9}}, r"decay must be 'spread', one number per key head, or None; got set"),
     "a decay of words": ({"decay": ["fast", "slow"]}, r"decay must be 'spread'"),
     "a second decay": ({"encoding": encoding("per", 4, heads=2)}, r"brings its own decay: pass decay=None"),

@@ -80,7 +80,7 @@ def test_on_a_grid_shifts_along_either_axis_change_nothing(name):
 
 def test_a_grid_needs_positions_and_has_no_order_for_a_decay_or_a_state():
     grid, cells, x = encoding("rope", D, axes=2), positions.grid(2, 3), torch.ones(1, 6, 2 * D)
-    with pytest.raises(LrpeError, match=r"grid of 2 axes.*positions=lrpe.positions.grid"):
+    with pytest.raises(LrpeError, match=r"encoding of 2 axes needs positions.*positions=lrpe.positions.grid"):
         LinearAttention(2 * D, 2, grid, summation="bidirectional", decay=None)(x)
     with pytest.raises(LrpeError, match=r"counts steps along a sequence.*grid of 2 axes.*decay=None"):
         LinearAttention(2 * D, 2, grid, summation="bidirectional", decay=[0.9, 0.9])

@@ -30,7 +30,7 @@ X = features(2, 3, WIDTH)
         (lambda: SoftmaxAttention(12, 2, encoding("rope", 6, axes=2), decay=[0.5, 0.9]), "2 axes"),
         (lambda: SoftmaxAttention(12, 2, attention_dropout=1.5), "attention_dropout=1.5"),
         (lambda: SoftmaxAttention(12, 2, scale=math.nan), "scale=nan"),
-        (lambda: SoftmaxAttention(12, 2, encoding("rope", 6, axes=2))(X.float()), "grid of 2 axes"),
+        (lambda: SoftmaxAttention(12, 2, encoding("rope", 6, axes=2))(X.float()), "encoding of 2 axes needs positions"),
         (lambda: make()(X[..., :5]), "width=12"),
         (lambda: make()(X[0, 0]), "width=12"),
         (lambda: make()(X, mask=torch.ones(2, 4).bool()), "padding mask"),
