@@ -1,4 +1,4 @@
-"""r, by how much a score fades with every step between query and key; one number per (key) head."""
+"""The decay r^|t-s| of scores with the distance of query and key; one r per key head."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.precision import Precise
 
-DecayChoice = str | Tensor | Sequence[float] | None  # a name, one r per key head, or none
+DecayChoice = str | Tensor | Sequence[float] | None  # a name, one r per key head, or None
 
 
 def spread_decay(heads: int) -> list[float]:
-    """r_h = 1 - 2^-(2 + 1.5h): heads that forget within a few tokens beside heads that remember thousands."""
+    """Return r_h = 1 - 2^-(2 + 1.5h): the first heads forget within a few tokens, later ones after thousands."""
     check_count("heads", heads, most=2**16)
     return [1 - 2 ** -(2 + 1.5 * h) for h in range(heads)]
 
@@ -24,7 +24,7 @@ _DECAYS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay}
 
 
 class Decay(Precise):
-    """The decay of an attention: its own, or the one that its encoding brings, or none."""
+    """The decay of an attention layer: its own, its encoding's, or None."""
 
     def __init__(self, r: DecayChoice, encoding: PositionalEncoding, key_heads: int):
         super().__init__()
@@ -34,12 +34,12 @@ class Decay(Precise):
 
 
 def read_decay(r: DecayChoice, encoding: PositionalEncoding, key_heads: int) -> Tensor | None:
-    """The decay that is chosen, checked; or the encoding's."""
+    """Return the chosen decay, or else the encoding's, after checking it."""
     if r is None and encoding.decay is None:
         return None
     require(
         r is None or encoding.decay is None,
-        "This encoding brings its own decay: pass decay=None beside it, or build it with decay=None.",
+        "This encoding brings its own decay: pass decay=None, or build the encoding with decay=None.",
     )
     require(
         encoding.axes == 1,
@@ -49,7 +49,7 @@ def read_decay(r: DecayChoice, encoding: PositionalEncoding, key_heads: int) -> 
 
 
 def _to_tensor(r: Any, key_heads: int) -> Tensor:
-    """A decay by name, as a tensor, or as numbers."""
+    """Return a decay given by name, as a tensor or as numbers as a tensor."""
     if isinstance(r, str):
         if r not in _DECAYS:
             raise unknown_name("decay", r, _DECAYS)
@@ -58,7 +58,7 @@ def _to_tensor(r: Any, key_heads: int) -> Tensor:
         return r
     try:
         return torch.tensor(r, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError, OverflowError):  # whatever torch cannot read as numbers
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # torch raises any of these for non-numbers
         names = ", ".join(map(repr, _DECAYS))
         raise LrpeError(f"decay must be {names}, one number per key head, or None; got {type(r).__name__}.") from None
 
@@ -68,9 +68,9 @@ def _check_decay(r: Tensor | None, key_heads: int) -> Tensor:
     assert r is not None
     require(
         r.shape == (key_heads,) and r.is_floating_point(),
-        lambda: f"A decay has one r per key head, {key_heads} of them; got {r.dtype} of shape {tuple(r.shape)}.",
+        lambda: f"decay must have one r per key head, {key_heads} of them; got {r.dtype} of shape {tuple(r.shape)}.",
     )
-    require(not r.requires_grad, "A decay is fixed: the sums have no gradient for it. Pass decay.detach().")
+    require(not r.requires_grad, "decay must not require a gradient: the sums have none for it. Pass decay.detach().")
     if has_values(r):
-        require(bool(((r > 0) & (r <= 1)).all()), lambda: f"A decay fades, so 0 < r ≤ 1; got {r.tolist()}.")
+        require(bool(((r > 0) & (r <= 1)).all()), lambda: f"decay must have 0 < r ≤ 1; got {r.tolist()}.")
     return r

@@ -1,4 +1,4 @@
-"""Linear attention as a function of ready queries, keys and values."""
+"""Linear attention as a function of queries, keys and values."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -47,24 +47,24 @@ def linear_attention(
 ) -> tuple[Tensor, DecodingState | None]:
     """o_t = N(Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s) of q (batch, heads, n, d), k and v (batch, key heads, n, d or e).
 
-    The axes are in this order, heads before tokens. A tensor (batch, n, heads, d) has as many axes, and nothing but a
-    mask, positions or a decay of another size tells it apart: say ``layout="bnhd"`` for it.
+    Heads come before tokens. For tensors (batch, n, heads, d) pass ``layout="bnhd"``: they have the same number of
+    axes, so a wrong layout is noticed only if a mask, positions or a decay has the wrong size.
 
     Args:
-        q, k, v: queries, keys and values; query head h has key head h // (heads / key heads).
-        encoding: a name, an EncodingConfig or an encoding. A name builds the encoding with every call, from seed 0 and
-            with nothing to learn; to learn its angles, or to save the time, build it once by ``lrpe.encoding``.
+        q, k, v: queries, keys and values; query head h uses key head h // (heads / key heads).
+        encoding: a name, an EncodingConfig or an encoding. A name builds the encoding at every call, from seed 0 and
+            without gradients; to train its angles or to save time, build it once with ``lrpe.encoding``.
         feature_map, normalizer, summation, decay, positions, mask, sequences, cu_seqlens: as in ``LinearAttention``.
-        state: to go on from, as an earlier call returned it.
-        attention: "self" if k and v are of the same tokens as q; "cross" if they are a context, all of which is seen.
-            Cross-attention takes ``summation="bidirectional"`` and ``decay=None``.
-        context_positions, context_mask: of the keys and values in cross-attention; positions and mask are the queries'.
+        state: the state to continue, as returned by an earlier call.
+        attention: "self" if k and v belong to the tokens of q; "cross" if they are a context, all of which is seen.
+            Cross-attention needs ``summation="bidirectional"`` and ``decay=None``.
+        context_positions, context_mask: for keys and values in cross-attention; positions and mask are for queries.
         layout: "bhnd", or "bnhd" for q, k, v and the output as (batch, n, heads, d).
-        output_final_state: whether the state after the last token is wanted; with ``cu_seqlens`` there is one for each
+        output_final_state: whether to return the state after the last token; with ``cu_seqlens`` there is one per
             sequence, which takes time.
 
     Returns:
-        The output (batch, heads, n, e), and the state if the sum is causal and it is wanted, else None.
+        The output (batch, heads, n, e), and the state, or None if it is not wanted or the sum is not causal.
 
     >>> q = k = v = torch.randn(1, 2, 5, 4)
     >>> out, state = linear_attention(q, k, v, decay=[0.9, 0.99])
@@ -78,9 +78,9 @@ def linear_attention(
     chosen, r = choose_summation(summation), read_decay(decay, encode, k.shape[1])
     if state is not None:
         check_decoding_state(state)
-        require(chosen.causal, "A bidirectional sum sees every key at once, so it goes on from no state.")
+        require(chosen.causal, 'A bidirectional sum cannot continue a state. Pass state=None, or summation="causal".')
     wanted = isinstance(output_final_state, bool)
-    require(wanted, lambda: f"output_final_state is True or False; got {type(output_final_state).__name__}.")
+    require(wanted, lambda: f"output_final_state must be True or False; got {type(output_final_state).__name__}.")
     context = _context_of(q, k, attention)
     sides = (encode.axes, positions, mask, sequences, cu_seqlens, context_positions, context_mask, state)
     tokens, key_tokens = read_sides(q, context, *sides, decays=r is not None, causal=chosen.causal)
@@ -91,12 +91,12 @@ def linear_attention(
 
 
 def _swap(x: Tensor, layout: str) -> Tensor:
-    """(batch, n, heads, d) <-> (batch, heads, n, d), if that is the layout."""
+    """Swap (batch, n, heads, d) and (batch, heads, n, d) if the layout is "bnhd"."""
     return x.transpose(1, 2) if layout == "bnhd" else x
 
 
 def _read_vectors(q: Any, k: Any, v: Any, layout: str) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and v, checked, with heads before tokens."""
+    """Check q, k and v, and return them with heads before tokens."""
     if layout not in _LAYOUTS:
         raise unknown_name("layout", layout, _LAYOUTS)
     check_real("q", q)
@@ -105,17 +105,17 @@ def _read_vectors(q: Any, k: Any, v: Any, layout: str) -> tuple[Tensor, Tensor, 
     axes = "(batch, heads, n, d)" if layout == "bhnd" else "(batch, n, heads, d)"
     require(
         q.ndim == k.ndim == v.ndim == 4
-        and q.shape[0] == k.shape[0]  # not len(q), which an exporter takes for a constant
+        and q.shape[0] == k.shape[0]  # not len(q), which would become a constant in an export
         and q.shape[3] == k.shape[3]
         and k.shape[:3] == v.shape[:3]
         and q.shape[3] > 0
         and _heads_fit(q, k, layout),
         lambda: (
-            f"q, k and v are {axes}: q and k share batch and d, k and v all axes but the last, and the heads of k "
+            f"q, k and v must be {axes}: q and k share batch and d, k and v all axes but the last, and the heads of k "
             f"divide those of q; got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
         ),
     )
-    require(q.dtype == k.dtype == v.dtype, lambda: f"q, k and v share a dtype; got {q.dtype}, {k.dtype}, {v.dtype}.")
+    require(q.dtype == k.dtype == v.dtype, lambda: f"q, k, v must have one dtype; got {q.dtype}, {k.dtype}, {v.dtype}.")
     return _swap(q, layout), _swap(k, layout), _swap(v, layout)
 
 
@@ -125,7 +125,7 @@ def _heads_fit(q: Tensor, k: Tensor, layout: str) -> bool:
 
 
 def _check_layout(q: Tensor, k: Tensor, layout: str, **told: Any) -> None:
-    """Refuse what is said of as many tokens as there are heads, or of as many heads as there are tokens."""
+    """Refuse arguments whose size shows that heads and tokens were swapped, before anything broadcasts."""
     heads, n = q.shape[1], q.shape[2]
     if heads == n or torch.compiler.is_compiling():
         return
@@ -136,8 +136,8 @@ def _check_layout(q: Tensor, k: Tensor, layout: str, **told: Any) -> None:
         require(
             not swapped,
             lambda name=name, size=size: (
-                f"{name} is for {size} {'heads' if name == 'decay' else 'tokens'}, and with layout={layout!r} there "
-                f"are {heads} heads and {n} tokens. If the axes are the other way round, pass layout={other!r}."
+                f"{name} is for {size} {'heads' if name == 'decay' else 'tokens'}, but with layout={layout!r} there "
+                f"are {heads} heads and {n} tokens. If the axes are swapped, pass layout={other!r}."
             ),
         )
 
@@ -151,7 +151,7 @@ def _last_size(value: Any) -> int | None:
 def _choose(
     encoding: Any, feature_map: Any, normalizer: Any, q: Tensor, k: Tensor, v: Tensor
 ) -> tuple[PositionalEncoding, FeatureMap, Normalizer]:
-    """The objects that are chosen; one by name is the same with every call, lives with q and has nothing to learn."""
+    """Return the chosen objects; a name gives the same one at every call, on q's device and without gradients."""
     names = any(isinstance(choice, str | EncodingConfig) for choice in (encoding, feature_map, normalizer))
     with q.device if names else nullcontext():
         phi = choose_feature_map(feature_map, q.shape[-1])
@@ -166,13 +166,13 @@ def _choose(
 
 
 def _context_of(q: Tensor, k: Tensor, attention: str) -> Tensor | None:
-    """The keys if they are a context, else None."""
+    """Return the keys if they are a context, else None."""
     if attention not in _ATTENTIONS:
         raise unknown_name("attention", attention, _ATTENTIONS)
     require(
         attention == "cross" or k.shape[2] == q.shape[2],
         lambda: (
-            f"In self-attention every token has a query and a key; got {q.shape[2]} queries and {k.shape[2]} keys. "
+            f"Self-attention needs as many keys as queries; got {q.shape[2]} queries and {k.shape[2]} keys. "
             'Pass attention="cross" if the keys are a context, or layout="bnhd" if the axes are (batch, n, heads, d).'
         ),
     )

@@ -1,4 +1,4 @@
-"""What a causal softmax attention remembers: the keys and values of all tokens so far."""
+"""The states of causal softmax attention: the keys and values of all tokens so far."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,23 +13,23 @@ from lrpe.errors import require
 
 
 class KeyValueState(NamedTuple):
-    """The encoded keys and the values of all tokens so far. It grows with every token, padding included."""
+    """The encoded keys and the values of all tokens so far. It grows with each token, padding included."""
 
     keys: Tensor  # (batch, key heads, m, feature_dim)
     values: Tensor  # (batch, key heads, m, value_dim)
     positions: Tensor  # (batch, m) int64
-    mask: Tensor | None  # (batch, m) bool: True for real tokens; None if all of them are
+    mask: Tensor | None  # (batch, m) bool: True for real tokens; None if all are real
 
     @property
     def position(self) -> Tensor:
-        """One past the last real token's position, (batch,); 0 if there is none."""
+        """One past the position of the last real token, (batch,); 0 if there is none."""
         nowhere = torch.iinfo(torch.long).min
         real = self.positions if self.mask is None else self.positions.masked_fill(~self.mask, nowhere)
         last = F.pad(real, (1, 0), value=nowhere).amax(-1)
         return torch.where(last == nowhere, 0, last + 1)
 
     def extend(self, new: "KeyValueState") -> "KeyValueState":
-        """The state after further tokens; this one stays as it is."""
+        """Return the state after further tokens; this one is unchanged."""
         mask = None
         if self.mask is not None or new.mask is not None:
             mask = torch.cat([_real_tokens(self), _real_tokens(new)], 1)
@@ -37,7 +37,7 @@ class KeyValueState(NamedTuple):
         return KeyValueState(keys, values, torch.cat([self.positions, new.positions], 1), mask)
 
     def select(self, rows: Tensor) -> "KeyValueState":
-        """The states of some rows of the batch, in that order: for beams, and for batches that shrink."""
+        """Return the state of these rows of the batch, in this order: for beam search and shrinking batches."""
         return self.each(lambda tensor: tensor.index_select(0, rows))
 
     def detach(self) -> "KeyValueState":
@@ -49,14 +49,14 @@ class KeyValueState(NamedTuple):
 
 
 class ReservedState:
-    """A KeyValueState in memory reserved for ``room`` tokens, and for more when that is full.
+    """A KeyValueState in memory reserved for ``room`` tokens, which grows when it is full.
 
-    It is filled in place, so each is used once.
+    It is filled in place, so ``extend`` changes this object: do not continue it twice.
     """
 
     def __init__(self, state: KeyValueState, room: int):
         length = state.keys.shape[2]
-        require(room >= length, f"The room holds the tokens that are there; got room={room} for {length} tokens.")
+        require(room >= length, f"room must hold the state's tokens; got room={room} for {length} tokens.")
         self.room, self.length, self.next = room, length, state.position
         self.all_keys = F.pad(state.keys, (0, 0, 0, room - length))
         self.all_values = F.pad(state.values, (0, 0, 0, room - length))
@@ -84,11 +84,11 @@ class ReservedState:
         return self.next
 
     def extend(self, new: KeyValueState) -> "ReservedState":
-        """This state after further tokens."""
+        """Write further tokens into this state, and return it."""
         if new.keys.shape[2] == 0:
             return self
         place = slice(self.length, self.length + new.keys.shape[2])
-        if place.stop > self.room:
+        if place.stop > self.room:  # doubled, so that copies stay rare
             self.__init__(KeyValueState(self.keys, self.values, self.positions, self.mask), 2 * place.stop)
         if new.mask is not None and self.all_masks is None:
             self.all_masks = F.pad(_real_tokens(self), (0, self.room - self.length))
@@ -101,7 +101,7 @@ class ReservedState:
         return self
 
     def select(self, rows: Tensor) -> "ReservedState":
-        """The states of some rows of the batch, in that order, with as much room."""
+        """Return the state of these rows of the batch, in this order, with the same room."""
         kept = KeyValueState(self.keys, self.values, self.positions, self.mask)
         return ReservedState(kept.select(rows), self.room)
 
@@ -110,25 +110,25 @@ KeyValues = KeyValueState | ReservedState
 
 
 def check_key_values(state: KeyValues, x: Tensor) -> None:
-    """Check that a state is made of such tensors as a layer makes of x, whatever its sizes."""
+    """Check the devices and dtypes of a state for x, and that its positions and mask match; not the other sizes."""
     check_real("state.keys", state.keys, x)
     check_real("state.values", state.values, x)
     check_tensor("state.positions", state.positions, x)
     shape, dtype = tuple(state.positions.shape), state.positions.dtype
     integers = len(shape) == 2 and dtype == torch.long
-    require(integers, lambda: f"state.positions are int64 of shape (batch, tokens); got {dtype} of shape {shape}.")
+    require(integers, lambda: f"state.positions must be int64 (batch, tokens); got {dtype} of shape {shape}.")
     if state.mask is not None:
         check_tensor("state.mask", state.mask, x)
         fits = tuple(state.mask.shape) == shape and state.mask.dtype == torch.bool
-        require(fits, lambda: f"state.mask is bool of shape {shape}; got {state.mask}.")
+        require(fits, lambda: f"state.mask must be bool of shape {shape}; got {state.mask}.")
 
 
 def state_of(k: Tensor, v: Tensor, tokens: Tokens) -> KeyValueState:
-    """The state of these tokens alone."""
+    """Return the state of these tokens alone."""
     positions = positions_of(tokens, k)
     return KeyValueState(k, v, positions.expand(k.shape[0], *positions.shape[1:]), tokens.mask)
 
 
 def _real_tokens(state: KeyValues) -> Tensor:
-    """The mask of a state, written out; (batch, m)."""
+    """Return the mask of a state, all True if it is None; (batch, m)."""
     return torch.ones_like(state.positions, dtype=torch.bool) if state.mask is None else state.mask

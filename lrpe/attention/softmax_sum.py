@@ -1,4 +1,4 @@
-"""Σ_s softmax_s(score_ts) v_s over the keys that a query sees, 0 if it sees none."""
+"""Σ_s softmax_s(score_ts) v_s over the keys that a query sees; 0 if it sees none."""
 
 import math
 from functools import partial
@@ -13,26 +13,26 @@ from lrpe.precision import compute_dtype, in_float64
 
 
 class Visibility(NamedTuple):
-    """Which keys a query sees: real ones of its own sequence, and if it is causal, none after its own."""
+    """Which keys a query sees: the real ones of its own sequence, and if causal, no later ones."""
 
     causal: bool
-    tokens: Tokens  # of the queries; if causal they are the last of the keys'
+    tokens: Tokens  # of the queries; if causal, the last tokens of ``keys``
     keys: Tokens
 
     @property
     def same_tokens(self) -> bool:
-        """Whether the queries' tokens are the keys': told without comparing sizes, which an exporter leaves open."""
+        """Whether queries and keys are of the same tokens, by identity: sizes may be symbolic in an export."""
         return self.tokens is self.keys
 
     @property
     def unmasked(self) -> bool:
-        """Whether nothing but the order hides a key."""
+        """Whether no key is hidden by padding or by packing."""
         return self.keys.mask is None and self.tokens.sequences is None
 
     def matrix(self, n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """(batch or 1, 1, n, m), True where a query sees a key; and (batch or 1, 1, n, 1), True if it sees none.
+        """Return where a query sees a key, (batch or 1, 1, n, m), and where it sees none, (batch or 1, 1, n, 1).
 
-        A query that sees none is shown all of them, so that its softmax and its gradient are finite; 0 takes its place.
+        A query without keys is shown all of them to keep its softmax and gradient finite; callers zero its output.
         """
         seen = torch.ones(1, 1, n, m, dtype=torch.bool, device=device)
         if self.causal:
@@ -55,24 +55,23 @@ def product_sum(
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """softmax(scale q·k + bias) v: queries (batch, heads, n, f), keys and values (batch, key heads, m, f or e)."""
+    """Return softmax(scale q·k + bias) v for q (batch, heads, n, f), k and v (batch, key heads, m, f or e)."""
     n, m, width = q.shape[2], k.shape[2], v.shape[-1]
-    if visibility.same_tokens or n > 1:  # torch's fused kernels want one width for all three; zeros change nothing
+    if visibility.same_tokens or n > 1:  # torch's fused kernels need one width; zeros change nothing
         q, k, v = (_pad_width(x, max(q.shape[-1], width)) for x in (q, k, v))
     attend = partial(
         F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
     )
     if visibility.unmasked and bias is None and (visibility.same_tokens or not visibility.causal or n == 1):
-        return attend(q, k, v, is_causal=visibility.causal and visibility.same_tokens)[
-            ..., :width
-        ]  # one query, the last, sees all
+        # A single causal query after a state is the last token, which sees every key: is_causal would hide them.
+        return attend(q, k, v, is_causal=visibility.causal and visibility.same_tokens)[..., :width]
     seen, none = visibility.matrix(n, m, q.device)
     mask = seen if bias is None else bias.masked_fill(~seen, -math.inf)
     return attend(q, k, v, mask)[..., :width].masked_fill(none, 0)
 
 
 def score_sum(scores: Tensor, v: Tensor, visibility: Visibility, dropout: float = 0.0) -> Tensor:
-    """softmax(scores) v for ready scores (batch, heads, n, m)."""
+    """Return softmax(scores) v for given scores (batch, heads, n, m)."""
     seen, none = visibility.matrix(scores.shape[2], scores.shape[3], scores.device)
     weights = scores.to(compute_dtype(scores.dtype)).masked_fill(~seen, -math.inf).softmax(-1)
     return (F.dropout(weights, dropout).to(v.dtype) @ repeat_for_queries(v, scores)).masked_fill(none, 0)
@@ -83,12 +82,13 @@ def _pad_width(x: Tensor, width: int) -> Tensor:
 
 
 def repeat_for_queries(x: Tensor, queries: Tensor) -> Tensor:
-    """Keys or values for each of the query heads: query head h has key head h // group."""
+    """Repeat keys or values for the query heads: query head h uses key head h // group."""
     return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
 
 
 def decay_bias(r: Tensor, heads: int, t: Tensor, s: Tensor, dtype: torch.dtype) -> Tensor:
-    """|t - s| ln r, which a softmax turns into r^|t-s|; (batch or 1, n) and (batch or 1, m) -> (..., heads, n, m)."""
+    """Return |t - s| ln r, which a softmax turns into r^|t-s|, (..., heads, n, m); t and s are (batch or 1, n or m)."""
     log_r = in_float64(r).log().repeat_interleave(heads // len(r)).view(1, -1, 1, 1)
     distance = in_float64((t[:, None, :, None] - s[:, None, None, :]).abs())
-    return (log_r * distance).clamp(min=torch.finfo(dtype).min / 2).to(t.device, dtype)  # far, not never
+    # finite, because -inf would hide the key
+    return (log_r * distance).clamp(min=torch.finfo(dtype).min / 2).to(t.device, dtype)

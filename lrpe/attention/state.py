@@ -1,4 +1,4 @@
-"""What a causal attention remembers: one state of one shape for life."""
+"""The state of causal linear attention, of fixed size."""
 
 from typing import Any, NamedTuple
 
@@ -9,9 +9,9 @@ from lrpe.errors import LrpeError
 
 
 class DecodingState(NamedTuple):
-    """S = Σ k_s v_sᵀ and z = Σ of the normaliser's keys, both decayed to the last token; and the next position.
+    """S = Σ k_s v_sᵀ and z = Σ of the normaliser's keys, both decayed up to the last token, and the next position.
 
-    A state of no token is all zeros at position 0. Its size does not depend on how many tokens it has seen.
+    Before the first token it is zeros at position 0. Its size does not depend on the number of tokens.
     """
 
     S: Tensor  # (batch, key heads, feature_dim, value_dim), float32 or float64
@@ -19,7 +19,7 @@ class DecodingState(NamedTuple):
     position: Tensor  # (batch,) int64: one past the last token's position
 
     def select(self, rows: Tensor) -> "DecodingState":
-        """The states of some rows of the batch, in that order: for beams, and for batches that shrink."""
+        """Return the state of these rows of the batch, in this order: for beam search and shrinking batches."""
         return DecodingState(*(tensor.index_select(0, rows) for tensor in self))
 
     def detach(self) -> "DecodingState":
@@ -29,8 +29,7 @@ class DecodingState(NamedTuple):
 def check_decoding_state(state: Any) -> None:
     if not isinstance(state, DecodingState):
         raise LrpeError(
-            f"Linear attention goes on from a DecodingState, made by prefill(x) or initial_state(batch); got "
-            f"{type(state).__name__}."
+            f"state must be a DecodingState, made by prefill(x) or initial_state(batch); got {type(state).__name__}."
         )
     check_real("state.S", state.S)
     check_real("state.z", state.z)

@@ -34,7 +34,7 @@ BUILT = {
     "a decay that grows": ({"decay": [0.9, 1.5]}, r"0 < r ≤ 1; got \[0.9, 1.5\]"),
     "a decay of 0": ({"decay": [0.9, 0.0]}, r"0 < r ≤ 1"),
     "a decay that is no number": ({"decay": [0.9, float("nan")]}, r"0 < r ≤ 1"),
-    "a decay that wants a gradient": ({"decay": torch.ones(2, requires_grad=True)}, r"decay is fixed"),
+    "a decay that wants a gradient": ({"decay": torch.ones(2, requires_grad=True)}, r"not require a gradient"),
     "a second decay": ({"encoding": encoding("per", 6, heads=2), "decay": [0.9, 0.9]}, r"brings its own decay"),
 }
 
@@ -187,7 +187,7 @@ FUNCTION = {
     "a state under a bidirectional sum": (
         (Q, Q, Q),
         {"state": linear_attention(Q, Q, Q)[1], "summation": "bidirectional"},
-        r"goes on from no state",
+        r"bidirectional sum cannot continue a state",
     ),
 }
 
