@@ -183,5 +183,5 @@ def check_table(table: EncodingTable, x: Tensor) -> None:
         raise LrpeError(f"A table is made by this encoding's table(positions); got {type(table).__name__}.")
     if any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in tensors_of(table)):
         raise LrpeError(
-            f"A table serves the dtype it was made for; for {x.dtype} make it by table(positions, x.dtype)."
+            f"table must have been made for the dtype of x; for {x.dtype} make it by table(positions, x.dtype)."
         )

@@ -181,7 +181,7 @@ class LrpeConfig(PreTrainedConfig):
     def _check_images(self) -> None:
         require(
             self.image_size is not None or self.position_layout == "sequence",
-            f"Tokens of text stand in a sequence; position_layout={self.position_layout!r} is of images (image_size).",
+            f"position_layout of a text model must be 'sequence'; got {self.position_layout!r}; images have others.",
         )
         require(
             self.image_size is None or self.image_size % self.patch_size == 0,

@@ -52,7 +52,7 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     require(
         not (remote_code and foreign),
         f"The code that a model carries is that of lrpe, and {', '.join(foreign)} was registered elsewhere: it would "
-        "load nowhere. Export without the code; whoever loads the model imports the module that registers it first.",
+        "load nowhere. Export without the code; to load the model, first import the module that registers it.",
     )
     loading = _write_loading_code(kind, to.name, _auto_classes(kind), remote_code)
 

@@ -90,7 +90,7 @@ def _trunk_name(model: PreTrainedModel, name: str) -> str:
 def check_found(model: PreTrainedModel, info: Any, where: Any, stored: LrpeConfig) -> None:
     """Refuse a file that lacks weights which a model of the ``stored`` configuration has.
 
-    Weights of a new head may be missing, and so may those that a configuration changed on loading adds.
+    Weights of a new head may be missing, and so may weights that a configuration changed on loading adds.
     """
     if not info["missing_keys"]:
         return

@@ -197,7 +197,7 @@ class LrpeModel(LrpePreTrainedModel):
         if given is not None and not isinstance(given, LrpeCache):
             raise LrpeError(f"past_key_values is an LrpeCache, as the model returns it; got {type(given).__name__}.")
         if given is not None and not self.config.causal:
-            raise LrpeError("Only a causal model goes on from a cache; this one sees both ways.")
+            raise LrpeError("Only a causal model continues from a cache; this one is bidirectional.")
         checkpointing = self.gradient_checkpointing and self.training
         require(
             given is None or not checkpointing,

@@ -79,7 +79,7 @@ def linearizability(W: Callable[[int], Any], causal: bool = False) -> Linearizab
     """Measure over growing ranges whether W(t-s), a matrix or a number for each offset, is linearizable.
 
     W is evaluated at every offset up to 255, 511 or 1023, and further out at every 8th, 64th, 512th and 4096th, up to
-    the end of a table or of floating point if that comes first. A rank is counted where it stands out from rounding in
+    the end of a table or of floating point if that comes first. A rank is counted where it exceeds rounding in
     W's dtype, and has to stay what it is while the range doubles. No finite range proves that it always will; and a
     rank above 512 may be taken for growth.
 
@@ -123,8 +123,8 @@ def _judge_bounded(numbers: Numbers, found: Study, causal: bool) -> Linearizabil
     W_0 = as_matrix(numbers.W(0))
     is_identity = bool(((W_0 - torch.eye(len(W_0))).abs() < _tolerance(numbers, 1)).all())
     if last.rank == numbers.shape[0] and is_identity:
-        return _report(numbers, found, causal, windows, "definition", "one square unitary M serves query and key.")
-    reason = f"one M of height {last.rank} serves query and key, W(t-s) = M_sᴴ M_t."
+        return _report(numbers, found, causal, windows, "definition", "one square unitary M encodes query and key.")
+    reason = f"one M of height {last.rank} encodes query and key, W(t-s) = M_sᴴ M_t."
     return _report(numbers, found, causal, windows, "one factor", reason)
 
 

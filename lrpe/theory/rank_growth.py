@@ -156,7 +156,7 @@ class Study:
 
     @property
     def reach(self) -> int:
-        """The largest distance of two positions among those that were measured."""
+        """Return the largest distance of two measured positions."""
         return max(growth.stride * (growth.spectra[-1].n - 1) for growth in (self.near, *self.far))
 
 

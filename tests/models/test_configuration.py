@@ -85,7 +85,7 @@ def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
         ({"vocab_size": 4.5}, "vocab_size is a whole number"),
         ({"num_key_value_heads": 3}, "num_key_value_heads divides num_attention_heads"),
         ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob is a rate in \[0, 1\)"),
-        ({"position_layout": "grid"}, "Tokens of text stand in a sequence"),
+        ({"position_layout": "grid"}, "position_layout of a text model must be"),
         ({"image_size": 30}, "whole patches; got image_size=30, patch_size=16"),
         ({"image_size": 32, "position_layout": "grid"}, "position_layout=.grid. is none. Pass decay=None"),
     ],

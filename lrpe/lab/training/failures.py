@@ -1,4 +1,4 @@
-"""Failures across processes: find those that no longer answer, and report a shared error once."""
+"""Failures across processes: find processes that no longer answer, and report a shared error once."""
 
 import os
 import re

@@ -38,7 +38,7 @@ def check_data(folder: Path, data: dict[str, Any]) -> None:
     changed = describe_differences({key: before[key] for key in now}, now)
     require(
         not changed,
-        f"The data of {str(folder)!r} are not those that it started with ({'; '.join(list(changed.values())[:3])}). "
+        f"The data of {str(folder)!r} differ from the data it started with ({'; '.join(list(changed.values())[:3])}). "
         "Restore them to resume, or train on the new data in another folder: --out DIR, with --from "
         f"{folder / 'last'} to start from its weights.",
     )

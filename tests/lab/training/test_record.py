@@ -53,7 +53,7 @@ def test_a_record_tells_where_it_ran_and_on_what_data(tmp_path):
 
 def test_data_that_changed_under_a_run_stop_it_and_the_way_on_is_told(tmp_path):
     Record(tmp_path, {}).begin(RunInfo({"sha256": "abc", "splits": {"train": 3}}))
-    with pytest.raises(LrpeError, match=r"not those that it started with \(sha256: abc there, def now\).*--from"):
+    with pytest.raises(LrpeError, match=r"differ from the data it started with \(sha256: abc there, def now\).*--from"):
         Record(tmp_path, {}).begin(RunInfo({"sha256": "def", "splits": {"train": 3}}))
     Record(tmp_path, {}).begin(RunInfo({"sha256": "abc", "splits": {"train": 3}, "more": "what nobody noted then"}))
 
