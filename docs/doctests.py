@@ -1,4 +1,4 @@
-"""A griffe extension: doctests in a docstring are shown as examples, as code, wherever they stand in it."""
+"""A griffe extension: doctests in a docstring are shown as examples, as code, anywhere in it."""
 
 import re
 from typing import Any
