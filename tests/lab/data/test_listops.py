@@ -158,10 +158,10 @@ def test_what_was_made_once_is_found_again(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"max_depth": 2, "max_args": 2, "min_length": 50, "max_length": 60}, "widen the limits"),
+        ({"max_depth": 2, "max_args": 2, "min_length": 50, "max_length": 60}, "Widen it"),
         ({"max_depth": 2, "max_args": 2, "min_length": 3, "max_length": 5}, "too few expressions"),
         ({"max_args": 1}, "max_args ≥ 2"),
-        ({"train": 0}, "one sample or more"),
+        ({"train": 0}, "must each be at least 1"),
     ],
 )
 def test_sizes_that_cannot_be_met_are_named(monkeypatch, options, said):
@@ -188,15 +188,15 @@ def test_the_official_files_are_read_without_their_parentheses(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "line 1: the columns are Source and Target"),
-        (b"Source\r\n[MIN 1 2 ]\r\n", "line 1: the columns are Source and Target"),
-        (b"Source\tTarget\n[MIN 1 2 ]\n", "line 2: a row has 2 columns; got 1"),
+        (b"", "line 1: the header must name the columns Source and Target"),
+        (b"Source\r\n[MIN 1 2 ]\r\n", "line 1: the header must name the columns Source and Target"),
+        (b"Source\tTarget\n[MIN 1 2 ]\n", "line 2: a row must have 2 columns; got 1"),
         (b"Source\tTarget\n[MIN 1 2 ]\t1\n[MIN 1 2 ]\t2\n", "line 3: the value of Source is 1; got Target b'2'"),
         (b"Source\tTarget\n[MIN 1 2 ]\tx\n", "line 2: the value of Source is 1; got Target b'x'"),
-        (b'Source\tTarget\n"[MIN 1 2 ]"\t1\n', "line 2: An expression of ListOps is written in"),
+        (b'Source\tTarget\n"[MIN 1 2 ]"\t1\n', "line 2: A ListOps expression must consist of"),
         (b"Source\tTarget\n[MIN 1 \xff ]\t1\n", r"line 2: .*got b'\\xff'"),
-        (b"Source\tTarget\n[MIN 1 2\t1\n", "line 2: An expression is one value"),
-        (b"Source\tTarget\n\n", "line 2: a row has 2 columns"),
+        (b"Source\tTarget\n[MIN 1 2\t1\n", "line 2: An expression must be one value"),
+        (b"Source\tTarget\n\n", "line 2: a row must have 2 columns"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line_and_leaves_nothing(tmp_path, content, said):

@@ -49,14 +49,14 @@ def test_a_truncated_file_and_a_wrong_label_are_named_with_their_offset(tmp_path
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(
-        LrpeError, match=r"data_batch_3.bin' consists of records of 3073 bytes; the one at offset 27657 has 3072"
+        LrpeError, match=r"data_batch_3.bin' must consist of records of 3073 bytes; the one at offset 27657 has 3072"
     ):
         lra_image.load_cifar(tmp_path)
     file.write_bytes(b"")
-    with pytest.raises(LrpeError, match=r"data_batch_3.bin' consists of records"):
+    with pytest.raises(LrpeError, match=r"data_batch_3.bin' must consist of records"):
         lra_image.load_cifar(tmp_path)
     file.write_bytes(whole[: 2 * 3073] + b"\x0a" + whole[2 * 3073 + 1 :])
-    with pytest.raises(LrpeError, match=r"data_batch_3.bin', offset 6146: a label is 0 ... 9; got 10"):
+    with pytest.raises(LrpeError, match=r"data_batch_3.bin', offset 6146: the label must be 0 ... 9; got 10"):
         lra_image.load_cifar(tmp_path)
 
 

@@ -40,10 +40,10 @@ def test_a_text_is_cut_and_the_cut_is_a_dataset_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (ROW + b"1.0\ta\tb\tc\n", "line 2: a row is label, id1, id2, text1, text2; got 4 columns"),
-        (ROW + b"\n", "line 2: a row is label"),
-        (b"2.0\ta\tb\tc\td\n", "line 1: a label is 0, 1, 0.0 or 1.0; got b'2.0'"),
-        (b"label\tid1\tid2\ttext1\ttext2\n", "line 1: a label is 0, 1"),
+        (ROW + b"1.0\ta\tb\tc\n", "line 2: a row must be label, id1, id2, text1, text2; got 4 columns"),
+        (ROW + b"\n", "line 2: a row must be label"),
+        (b"2.0\ta\tb\tc\td\n", "line 1: the label must be 0, 1, 0.0 or 1.0; got b'2.0'"),
+        (b"label\tid1\tid2\ttext1\ttext2\n", "line 1: the label must be 0, 1"),
     ],
 )
 def test_a_broken_row_is_named_and_leaves_nothing(tmp_path, content, said):
@@ -99,9 +99,9 @@ def test_pairs_of_a_graph_are_balanced_and_no_paper_is_in_two_splits(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("docs.jsonl", '{"id": 1}\n', "line 1: a paper is a JSON object with id and text"),
-        ("docs.jsonl", "P1\n", "line 1: a paper is a JSON object"),
-        ("citations.tsv", "P1\n", "line 1: a row is two ids; got 1 columns"),
+        ("docs.jsonl", '{"id": 1}\n', "line 1: a paper must be a JSON object with id and text"),
+        ("docs.jsonl", "P1\n", "line 1: a paper must be a JSON object"),
+        ("citations.tsv", "P1\n", "line 1: a row must be two ids; got 1 columns"),
     ],
 )
 def test_a_broken_graph_is_named(tmp_path, name, content, said):

@@ -71,13 +71,13 @@ def test_bytes_that_are_no_utf8_are_bytes_all_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"not json", "line 2: a line is one JSON object"),
-        (b'{"text": "a"}', "line 2: a review has a text and a label of 0 or 1"),
-        (b'{"label": 1}', "line 2: a review has a text"),
-        (b'{"text": 3, "label": 1}', "line 2: a review has a text"),
-        (b'{"text": "a", "label": 2}', "line 2: a review has a text and a label"),
-        (b"[1]", "line 2: a review has a text"),
-        (b'{"text": "\xff", "label": 1}', "line 2: a line is one JSON object"),
+        (b"not json", "line 2: a line must be one JSON object"),
+        (b'{"text": "a"}', "line 2: a review must have a text and a label of 0 or 1"),
+        (b'{"label": 1}', "line 2: a review must have a text"),
+        (b'{"text": 3, "label": 1}', "line 2: a review must have a text"),
+        (b'{"text": "a", "label": 2}', "line 2: a review must have a text and a label"),
+        (b"[1]", "line 2: a review must have a text"),
+        (b'{"text": "\xff", "label": 1}', "line 2: a line must be one JSON object"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path, line, said):
@@ -101,7 +101,7 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(LrpeError, match=r"no train.jsonl"):
         lra_text.load_reviews(tmp_path)
     (tmp_path / "train" / "neg").mkdir(parents=True)
-    with pytest.raises(LrpeError, match=r"neg' has the neg reviews as \*.txt; got none"):
+    with pytest.raises(LrpeError, match=r"neg' must contain the neg reviews as \*.txt; it has none"):
         lra_text.load_reviews(tmp_path)
     (tmp_path / "train" / "neg" / "1_1.txt").mkdir()
     with pytest.raises(LrpeError, match=r"1_1.txt' cannot be read"):

@@ -72,10 +72,10 @@ def test_digits_are_the_images_pixel_by_pixel():
 @pytest.mark.parametrize(
     ("load", "said"),
     [
-        (lambda: text.load_passages(10**7), "take shorter ones"),
-        (lambda: retrieval.load_stdlib_pairs(10**7), "take shorter ones"),
-        (lambda: retrieval.load_stdlib_pairs(train=0), "one sample or more"),
-        (lambda: text.load_passages(0), "one byte or more"),
+        (lambda: text.load_passages(10**7), "is too long. Reduce it"),
+        (lambda: retrieval.load_stdlib_pairs(10**7), "is too long. Reduce it"),
+        (lambda: retrieval.load_stdlib_pairs(train=0), "must each be at least 1"),
+        (lambda: text.load_passages(0), "length must be at least 1"),
         (lambda: image.load_digits(0), "scale=0"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Long-Range Arena: generated, published, and stand-ins from this machine."""
+"""Long-Range Arena: published data, generated data, and local substitutes that need no download."""

@@ -1,4 +1,4 @@
-"""Image of Long-Range Arena: CIFAR-10 (Krizhevsky, 2009) in grey, read pixel by pixel."""
+"""The Image task of Long-Range Arena: grey CIFAR-10 (Krizhevsky, 2009) or digits, as sequences of pixels."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,16 +15,17 @@ from lrpe.schema import Range
 
 _LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _PIXELS = 32 * 32
-_RECORD = 1 + 3 * _PIXELS  # a label, then red, green and blue, each row by row
-_TRAIN_SHARE = 0.9  # of the batches for training; the rest, at their end, is for validation, as officially
+_RECORD = 1 + 3 * _PIXELS  # a label, then the red, green and blue planes, each row by row
+_TRAIN_SHARE = 0.9  # of the training batches; the last tenth is for validation, as in the official split
 
 
 def load_cifar(path: Path) -> Dataset:
-    """1,024 pixels from 0 to 255 for each image."""
+    """Load CIFAR-10 as sequences of 1,024 grey values from 0 to 255."""
     root = path / "cifar-10-batches-bin" if (path / "cifar-10-batches-bin").is_dir() else path
     batches, test = sorted(root.glob("data_batch_*.bin")), root / "test_batch.bin"
     require(
-        bool(batches) and test.exists(), f"{str(root)!r} has data_batch_1.bin ... data_batch_5.bin and test_batch.bin."
+        bool(batches) and test.exists(),
+        f"{str(root)!r} must contain data_batch_1.bin ... data_batch_5.bin and test_batch.bin.",
     )
     records = np.concatenate([read_records(file) for file in batches])
     count = int(_TRAIN_SHARE * len(records))
@@ -35,7 +36,7 @@ def load_cifar(path: Path) -> Dataset:
 
 
 def read_records(file: Path) -> np.ndarray:
-    """The records of a file, uint8 (n, 3073)."""
+    """Return the records of a file, uint8 (n, 3073)."""
     try:
         content = np.frombuffer(file.read_bytes(), dtype=np.uint8)
     except OSError as error:
@@ -43,26 +44,27 @@ def read_records(file: Path) -> np.ndarray:
     rest = len(content) % _RECORD
     require(
         len(content) > 0 and rest == 0,
-        f"{str(file)!r} consists of records of {_RECORD} bytes; the one at offset {len(content) - rest} has {rest}. "
-        "Get the file anew.",
+        f"{str(file)!r} must consist of records of {_RECORD} bytes; the one at offset {len(content) - rest} has "
+        f"{rest}. Download the file again.",
     )
     records = content.reshape(-1, _RECORD)
     wrong = np.flatnonzero(records[:, 0] >= len(_LABELS))
     require(
         len(wrong) == 0,
-        lambda: f"{str(file)!r}, offset {wrong[0] * _RECORD}: a label is 0 ... 9; got {records[wrong[0], 0]}.",
+        lambda: f"{str(file)!r}, offset {wrong[0] * _RECORD}: the label must be 0 ... 9; got {records[wrong[0], 0]}.",
     )
     return records
 
 
 def grey_sequences(records: np.ndarray) -> Sequences:
-    """0.299 red + 0.587 green + 0.114 blue, rounded."""
+    """Convert records to sequences of grey values."""
     pixels = np.concatenate([to_grey(part) for part in np.array_split(records, max(1, len(records) // 1000))])
     edges = _PIXELS * np.arange(len(records) + 1, dtype=np.int64)
     return Sequences(pixels.reshape(-1), edges, records[:, 0].astype(np.int64))
 
 
 def to_grey(records: np.ndarray) -> np.ndarray:
+    """Return 0.299 red + 0.587 green + 0.114 blue, rounded."""
     red, green, blue = records[:, 1:].reshape(-1, 3, _PIXELS).astype(np.int32).transpose(1, 0, 2)
     return ((299 * red + 587 * green + 114 * blue + 500) // 1000).astype(np.uint8)
 
@@ -72,7 +74,7 @@ def _show_cifar(sample: Sample) -> str:
 
 
 def _shades(pixels: Iterable[int]) -> str:
-    """Every second pixel of every second row, as a line."""
+    """Draw every second pixel of every second row, in one line."""
     rows = np.asarray(pixels).reshape(32, 32)[::2, ::2]
     return "|".join("".join(" .:-=+*#%@"[pixel // 26] for pixel in row) for row in rows)
 
@@ -82,9 +84,12 @@ _Scale = Annotated[int, Range(1, 128)]
 
 
 def load_digits(scale: _Scale = 1) -> Dataset:
-    """64 pixels from 0 to 255, in 17 steps; ``scale`` repeats each pixel in both directions, so that 4 gives the 1,024
-    of Long-Range Arena. The splits are those of the digits as images."""
-    require(scale >= 1, f"A pixel is repeated once or more; got scale={scale}.")
+    """Load the 8 × 8 digits as sequences of 64 grey values from 0 to 255, in 17 steps.
+
+    ``scale`` repeats each pixel in both directions: 4 gives the 1,024 of Long-Range Arena. The splits are the same as
+    for the digits as images.
+    """
+    require(scale >= 1, f"scale must be at least 1; got scale={scale}.")
     images = digits.load()
     splits = {name: hold(Sequences, _read_pixels(split, scale)) for name, split in images.splits.items()}
     known = sequence_facts(
@@ -110,7 +115,7 @@ ENTRIES = (
     Entry(
         "lra-image",
         "sequence",
-        "CIFAR-10 in grey, pixel by pixel, 1,024",
+        "grey CIFAR-10, 1,024 pixels in sequence",
         "none stated; free to use with a citation (Krizhevsky, 2009)",
         "https://www.cs.toronto.edu/~kriz/cifar.html (the binary version)",
         "cifar-10-batches-bin/{data_batch_1.bin, ..., data_batch_5.bin, test_batch.bin}",
@@ -119,9 +124,9 @@ ENTRIES = (
     Entry(
         "digits-sequence",
         "sequence",
-        "handwritten digits, pixel by pixel, 64 or more",
+        "handwritten digits, 64 or more pixels in sequence",
         "CC BY 4.0 (UCI, optical recognition of handwritten digits)",
-        "scikit-learn, which brings it",
+        "included in scikit-learn",
         None,
         load_digits,
     ),

@@ -1,8 +1,8 @@
-"""Random expressions of ListOps, drawn as the official generator of Long-Range Arena draws them.
+"""ListOps expressions: encode, decode, evaluate, and generate with the distribution of Long-Range Arena's generator.
 
-A node is an operator with probability 1/4 and a digit otherwise, at the greatest depth always a digit; an operator has
-2 to ``max_args`` arguments, each number as likely; an expression is kept if its length is strictly between the limits.
-Whole forests are drawn at once, level by level, and only the trees that are kept are written out.
+A node is an operator with probability 1/4 and a digit otherwise; at the maximum depth it is always a digit. The number
+of an operator's arguments is uniform in 2 ... ``max_args``. An expression is kept if its length is strictly between the
+limits. Whole forests are drawn at once, level by level, and only the kept trees are written out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ _IDS = {symbol.encode(): i for i, symbol in enumerate(SYMBOLS)}
 
 
 def encode(text: bytes) -> bytes:
-    """The ids of an expression, one byte each; parentheses are left out."""
+    """Return the ids of an expression, one byte each, without parentheses."""
     try:
         return bytes([_IDS[symbol] for symbol in text.translate(None, b"()").split()])
     except KeyError as error:
         known = " ".join(SYMBOLS)
-        raise LrpeError(f"An expression of ListOps is written in {known}; got {error.args[0][:40]!r}.") from None
+        raise LrpeError(f"A ListOps expression must consist of {known}; got {error.args[0][:40]!r}.") from None
 
 
 def decode(ids: Sequence[int]) -> str:
@@ -37,12 +37,12 @@ def decode(ids: Sequence[int]) -> str:
 
 
 def evaluate(ids: Sequence[int]) -> int:
-    """The value of an expression.
+    """Return the value of an expression.
 
     >>> evaluate(encode(b"[MAX 2 9 [MIN 4 7 ] 0 ]"))
     9
     """
-    outside: list[tuple[int, list[int]]] = []  # operators that wait for their bracket, and what stood before them
+    outside: list[tuple[int, list[int]]] = []  # open operators, each with the arguments that precede it
     arguments: list[int] = []
     for symbol in ids:
         if symbol < _FIRST_OPERATOR:
@@ -51,13 +51,16 @@ def evaluate(ids: Sequence[int]) -> int:
             outside.append((symbol, arguments))
             arguments = []
         else:
-            require(bool(outside and arguments), "A bracket closes an operator with arguments; got one that does not.")
+            require(
+                bool(outside and arguments),
+                "A closing bracket must end an operator with arguments; got one that does not.",
+            )
             operator, before = outside.pop()
             before.append(_OPERATIONS[operator](arguments))
             arguments = before
     require(
         not outside and len(arguments) == 1,
-        lambda: f"An expression is one value; got {len(arguments)}, and {len(outside)} brackets that are not closed.",
+        lambda: f"An expression must be one value; got {len(arguments)}, and {len(outside)} unclosed brackets.",
     )
     return arguments[0]
 
@@ -71,9 +74,9 @@ _OPERATIONS = {10: min, 11: max, 12: _median, 13: lambda values: sum(values) % 1
 
 
 _OPERATOR_SHARE = 0.25
-BLOCK = 256  # expressions that one process draws at a time, from a seed of their own
-_TREES = 4096  # of a forest
-FORESTS = 500  # drawn for a block before it is given up
+BLOCK = 256  # expressions per job; each block has its own seed, so the number of processes does not matter
+_TREES = 4096  # per forest
+FORESTS = 500  # drawn for a block before giving up
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,12 @@ class Grammar:
     def __post_init__(self) -> None:
         require(
             self.max_depth >= 1 and self.max_args >= 2 and 0 <= self.min_length < self.max_length - 1,
-            f"max_depth ≥ 1, max_args ≥ 2 and 0 ≤ min_length < max_length - 1; got {self}.",
+            f"max_depth ≥ 1, max_args ≥ 2 and 0 ≤ min_length < max_length - 1 are required; got {self}.",
         )
 
 
 class _Level(NamedTuple):
-    """The nodes of one depth, tree by tree. The arguments of its operators, in order, are the next level."""
+    """The nodes at one depth, tree by tree. The arguments of its operators, in order, form the next level."""
 
     tree: np.ndarray
     symbol: np.ndarray
@@ -101,7 +104,7 @@ class _Level(NamedTuple):
 
 
 def generate(total: int, seed: int, grammar: Grammar, processes: int | None = None) -> Iterator[Row]:
-    """``total`` different expressions with their values: the same ones for any number of processes."""
+    """Yield ``total`` distinct expressions with their values, the same for any number of processes."""
     draw, blocks = partial(_draw_block, seed, grammar), -(-total // BLOCK)
     seen: set[bytes] = set()
     for rows in chain(in_parallel(draw, range(blocks), "ListOps", processes, "blocks"), map(draw, count(blocks))):
@@ -113,7 +116,7 @@ def generate(total: int, seed: int, grammar: Grammar, processes: int | None = No
                 yield label, (ids,)
         if len(seen) >= total:
             return
-        require(len(seen) > before, f"{grammar} has too few expressions: found {len(seen)}, asked for {total}.")
+        require(len(seen) > before, f"{grammar} has too few expressions: found {len(seen)} of {total}. Widen it.")
 
 
 def _draw_block(seed: int, grammar: Grammar, number: int) -> list[Row]:
@@ -123,11 +126,11 @@ def _draw_block(seed: int, grammar: Grammar, number: int) -> list[Row]:
         rows += [(evaluate(ids), (ids,)) for ids in _draw_expressions(rng, grammar)]
         if len(rows) >= BLOCK:
             return rows[:BLOCK]
-    raise LrpeError(f"{grammar} is met by {len(rows)} of {FORESTS * _TREES:,} random expressions: widen the limits.")
+    raise LrpeError(f"{grammar} is met by {len(rows)} of {FORESTS * _TREES:,} random expressions. Widen it.")
 
 
 def _draw_expressions(rng: np.random.Generator, grammar: Grammar) -> list[bytes]:
-    """Those of a forest that are neither too short nor too long."""
+    """Draw a forest and return the expressions that are neither too short nor too long."""
     levels, lengths = _grow_forest(rng, grammar)
     kept = (grammar.min_length < lengths) & (lengths < grammar.max_length)
     if not kept.any():
@@ -139,7 +142,7 @@ def _draw_expressions(rng: np.random.Generator, grammar: Grammar) -> list[bytes]
 
 
 def _grow_forest(rng: np.random.Generator, grammar: Grammar) -> tuple[list[_Level], np.ndarray]:
-    """The levels of many trees, and the length of each; a tree that is too long already grows no further."""
+    """Return the levels of many trees and the length of each; a tree that is already too long stops growing."""
     tree, lengths, levels = np.arange(_TREES), np.zeros(_TREES, dtype=np.int64), []
     for depth in range(1, grammar.max_depth + 1):
         opens = (rng.random(len(tree)) < _OPERATOR_SHARE) & (depth < grammar.max_depth)
@@ -153,7 +156,7 @@ def _grow_forest(rng: np.random.Generator, grammar: Grammar) -> tuple[list[_Leve
 
 
 def _write_out(levels: list[_Level], edges: np.ndarray) -> np.ndarray:
-    """All trees in reading order, end to end: sizes from the leaves up, places from the roots down."""
+    """Concatenate all trees in reading order: compute sizes from the leaves up, then positions from the roots down."""
     sizes = [np.ones(len(levels[-1].tree), dtype=np.int64)]
     for level in reversed(levels[:-1]):
         size = np.ones(len(level.tree), dtype=np.int64)
@@ -173,6 +176,6 @@ def _write_out(levels: list[_Level], edges: np.ndarray) -> np.ndarray:
 
 
 def _first_arguments(level: _Level) -> np.ndarray:
-    """Where in the next level the arguments of each operator begin."""
+    """Return the index in the next level of each operator's first argument."""
     arity = level.arity[level.arity > 0]
     return np.cumsum(arity) - arity

@@ -1,10 +1,10 @@
 """Pathfinder (Linsley et al., 2018) on 32 × 32 pixels: are two dots the ends of one dashed path?
 
-Two dashed, curved paths of equal length start near each other among shorter ones that distract. The picture is drawn
-before its label is known: the label only decides at which of two free ends, equally far from the first dot, the second
-dot stands. So neither the distance of the dots nor the amount of ink can tell it.
+Two dashed, curved paths of equal length start near each other among shorter distractors. The picture is drawn before
+its label is chosen: the label only decides which of two free ends, equally far from the first dot, gets the second dot.
+So neither the distance between the dots nor the amount of ink reveals it.
 
-Points of the plane are complex numbers, in pixels.
+Points are complex numbers, in pixels. The "ground" is a fine grid of cells that are free or taken.
 """
 
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ import numpy as np
 from lrpe.errors import LrpeError
 
 SIDE = 32
-DASH, GAP = 2.0, 1.5  # a path is dashes with gaps between them, and bends in the middle of a gap
-CLEARANCE = 2.0  # between dashes that do not follow each other
-_MARGIN = 1.5  # to the border
-_TRIES = 16  # directions for a dash
-_SETBACKS, _STEPS_BACK = 6, 4  # how often a path that finds no room takes back some dashes, and how many
+DASH, GAP = 2.0, 1.5  # lengths along a path, which bends in the middle of a gap
+CLEARANCE = 2.0  # between dashes that are not consecutive
+_MARGIN = 1.5  # from the border
+_TRIES = 16  # directions tried per dash
+_SETBACKS, _STEPS_BACK = 6, 4  # how often a blocked path removes dashes, and how many
 
-_TICKS = np.linspace(0.0, DASH, 3)  # the points of a dash that keep their distance
-FINE, _PAD = 3, 4  # the ground has so many cells a pixel, and so many pixels beyond each border
+_TICKS = np.linspace(0.0, DASH, 3)  # the points of a dash whose clearance is checked
+FINE, _PAD = 3, 4  # cells per pixel side, and pixels of ground beyond each border
 _WIDTH = (SIDE + 2 * _PAD) * FINE
 ANGLES = np.linspace(-np.pi / 2, np.pi / 2, 181)  # a path turns by δ with density 2/π · cos²(δ)
 _SHARE_BELOW = 0.5 + ANGLES / np.pi + np.sin(2 * ANGLES) / (2 * np.pi)
-_TURNS = np.exp(1j * np.interp((np.arange(4096) + 0.5) / 4096, _SHARE_BELOW, ANGLES))  # e^{iδ}, all equally likely
+_TURNS = np.exp(1j * np.interp((np.arange(4096) + 0.5) / 4096, _SHARE_BELOW, ANGLES))  # e^{iδ}, equally likely δ
 
 
 def _grow(rng: np.random.Generator, ground: np.ndarray, start: complex, dashes: int) -> np.ndarray | None:
-    """A path that keeps clear of what the ground holds and of itself, (dashes, 3); None if it ends in a corner."""
+    """Return a path (dashes, 3) over free ground that keeps clear of itself, or None if it gets stuck."""
     path, grounds, setbacks = (
         [start + _draw_direction(rng) * _TICKS],
         [ground],
         0,
-    )  # a dash marks no ground for its next one
+    )  # a dash takes ground only after the next one is placed
     if ground[_find_cells(path[0])].any():
         return None
     while len(path) < dashes and setbacks <= _SETBACKS:
@@ -52,27 +52,27 @@ def _grow(rng: np.random.Generator, ground: np.ndarray, start: complex, dashes: 
 
 
 def _mark(ground: np.ndarray, dashes: np.ndarray) -> np.ndarray:
-    """The ground with everything taken that is nearer than CLEARANCE to the dashes."""
-    found = ground.copy()
-    found[_find_cells(dashes).reshape(-1, 1) + _NEAR] = True
-    return found
+    """Return the ground with every cell nearer than CLEARANCE to the dashes taken."""
+    marked = ground.copy()
+    marked[_find_cells(dashes).reshape(-1, 1) + _NEAR] = True
+    return marked
 
 
 def _find_cells(points: np.ndarray) -> np.ndarray:
-    """Where points of the plane lie in the ground."""
+    """Return the indices of the cells that contain the points."""
     fine = (points + (1 + 1j) * _PAD) * FINE
     return fine.imag.astype(np.intp) * _WIDTH + fine.real.astype(np.intp)
 
 
 def _make_free_ground() -> np.ndarray:
-    """Which cells are taken, as one long row: all but those that lie inside the picture with a margin."""
+    """Return the flattened ground of an empty picture: cells outside the picture or in its margin are taken."""
     places = (np.arange(_WIDTH) + 0.5) / FINE - _PAD
     inside = (places >= _MARGIN) & (places <= SIDE - 1 - _MARGIN)
     return ~np.outer(inside, inside).reshape(-1)
 
 
 def _find_near_cells() -> np.ndarray:
-    """How far, in the ground, the cells nearer than CLEARANCE are from a cell."""
+    """Return the index offsets of the cells nearer than CLEARANCE to a cell."""
     reach = np.arange(-FINE * _PAD, FINE * _PAD + 1)
     rows, columns = np.nonzero(np.hypot(reach[:, None], reach[None, :]) < FINE * CLEARANCE)
     return reach[rows] * _WIDTH + reach[columns]
@@ -85,19 +85,19 @@ def _draw_direction(rng: np.random.Generator) -> complex:
 _FREE, _NEAR = _make_free_ground(), _find_near_cells()
 
 
-_STARTS_APART = 7.0  # the two paths
-_DISTRACTING_DASHES = 20  # in all
+_STARTS_APART = 7.0  # distance between the starts of the two paths
+_DISTRACTING_DASHES = 20  # in total
 _THICKNESS, _DOT_RADIUS = 0.5, 1.5
-EQUALLY_FAR, _DOTS_APART = 1.5, 5.0
-_RETRIES = 8  # for the second path, and for each one that distracts
-_ATTEMPTS = 10_000  # for a picture; some tens are enough
+EQUALLY_FAR, _DOTS_APART = 1.5, 5.0  # largest difference of the two distances, smallest distance
+_RETRIES = 8  # for the second path and for each distractor
+_ATTEMPTS = 10_000  # per picture; a few dozen normally suffice
 
 _PIXELS = (np.arange(SIDE)[None, :] + 1j * np.arange(SIDE)[:, None]).astype(np.complex64)
 
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How long the two paths are; those that distract have a third of their dashes."""
+    """The length of the two paths; a distractor has a third of their dashes."""
 
     dashes: int
 
@@ -115,14 +115,14 @@ DIFFICULTIES = {"easy": Difficulty(6), "intermediate": Difficulty(9), "hard": Di
 
 @dataclass(frozen=True)
 class _Scene:
-    """What is in a picture: dashes as their points (n, 3), and for each label the second dot beside the first."""
+    """The contents of a picture: dashes as points (n, 3), the first dot, and the second dot for each label."""
 
     dashes: np.ndarray
     first_dot: complex
-    second_dots: tuple[complex, complex]  # of another path, of the same path
+    second_dots: tuple[complex, complex]  # label 0: an end of the other path; label 1: of the same path
 
     def picture(self, label: int) -> np.ndarray:
-        """Its pixels, uint8 (32, 32)."""
+        """Draw the scene with this label, uint8 (32, 32)."""
         starts = self.dashes[:, :1, None].astype(np.complex64)  # (n, 1, 1)
         headings = (self.dashes[:, -1:, None].astype(np.complex64) - starts) / DASH
         along = ((_PIXELS - starts) * headings.conj()).real.clip(0, DASH)
@@ -133,23 +133,23 @@ class _Scene:
 
 
 def draw(seed: int, index: int, difficulty: Difficulty) -> tuple[int, np.ndarray]:
-    """Picture number ``index`` of a seed, with its label: 1 for the dots of one path, in every second picture."""
+    """Return picture ``index`` of a seed and its label: 1, in every second picture, if one path joins the dots."""
     label = index % 2
     return label, draw_scene(np.random.default_rng((seed, index)), difficulty).picture(label)
 
 
 def draw_scene(rng: np.random.Generator, difficulty: Difficulty) -> _Scene:
-    """Two paths with ends equally far apart, tried until there are, and those that distract."""
+    """Draw paths until two of them have ends equally far apart, then add distractors."""
     for _ in range(_ATTEMPTS):
         paths = _grow_two_paths(rng, difficulty.dashes)
         dots = None if paths is None else _choose_dots(rng, *paths)
         if paths is not None and dots is not None:
             return _Scene(_add_distractors(rng, np.concatenate(paths), difficulty), *dots)
-    raise LrpeError(f"{difficulty} does not fit into {SIDE} × {SIDE} pixels: take fewer dashes.")
+    raise LrpeError(f"{difficulty} does not fit into {SIDE} × {SIDE} pixels. Use fewer dashes.")
 
 
 def _grow_two_paths(rng: np.random.Generator, dashes: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Two paths that start STARTS_APART, or None where they found no room."""
+    """Return two paths that start _STARTS_APART from each other, or None if they do not fit."""
     start = complex(*rng.uniform(SIDE / 4, 3 * SIDE / 4, 2))
     first = _grow(rng, _FREE, start, dashes)
     if first is None:
@@ -163,7 +163,7 @@ def _grow_two_paths(rng: np.random.Generator, dashes: int) -> tuple[np.ndarray, 
 def _choose_dots(
     rng: np.random.Generator, one: np.ndarray, other: np.ndarray
 ) -> tuple[complex, tuple[complex, complex]] | None:
-    """An end of a path, and two ends equally far from it: one of the other path, one of the same."""
+    """Return an end of a path and two ends equally far from it: of the other path and of the same one."""
     for which in rng.permutation(4):
         same, another = (one, other) if which < 2 else (other, one)
         ends = same[0, 0], same[-1, -1]
@@ -176,7 +176,7 @@ def _choose_dots(
 
 
 def _add_distractors(rng: np.random.Generator, dashes: np.ndarray, difficulty: Difficulty) -> np.ndarray:
-    """As many short paths as find room."""
+    """Add up to ``difficulty.distractors`` short paths, as many as fit."""
     ground = _mark(_FREE, dashes)
     for _ in range(difficulty.distractors):
         starts = rng.uniform(_MARGIN, SIDE - 1 - _MARGIN, (_RETRIES, 2))

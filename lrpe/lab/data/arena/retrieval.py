@@ -1,7 +1,7 @@
-"""Retrieval from any graph of citations: papers as JSON lines, and pairs of which one cites the other.
+"""Retrieval of Long-Range Arena: published pairs of papers, any citation graph, or pairs of library passages.
 
-A paper is in one split, by a hash of its id; a pair whose papers are in two splits is left out. For each pair that
-cites there is one that does not: the same first paper, with another of its split that it does not cite.
+In a citation graph a hash of a paper's id decides its split; a pair across two splits is left out. Each citing pair
+comes with an unrelated one: the same first paper with another paper of its split that it does not cite.
 """
 
 import json
@@ -21,14 +21,14 @@ from lrpe.lab.data.reading import find_file, number_lines
 from lrpe.lab.data.standard_library import cut_passages, fingerprint, read_modules
 from lrpe.schema import Count, Seed
 
-_VERSION = 1  # of what is written to the cache
+_VERSION = 1  # of the cached format
 _CITING = ("unrelated", "cites")
 _FILES = {"train": "train.tsv", "validation": "eval.tsv", "test": "test.tsv"}
 _NUMBERS = {b"0": 0, b"1": 1, b"0.0": 0, b"1.0": 1}
 
 
 def load_official(path: Path, length: Count = 4000) -> Dataset:
-    """The first ``length`` bytes of each paper."""
+    """Load the published pairs, with the first ``length`` bytes of each paper."""
     require_length(length)
     files = {split: find_file(path, f"new_aan_pairs.{name}", name) for split, name in _FILES.items()}
     recipe = {"version": _VERSION, "length": length, "sources": hash_files(*files.values())}
@@ -41,18 +41,18 @@ def load_official(path: Path, length: Count = 4000) -> Dataset:
 def read_tsv(file: Path, length: int) -> Iterator[Row]:
     for number, line in progress(number_lines(file), file.name, unit="lines"):
         fields = line.split(b"\t")
-        said = f"{str(file)!r}, line {number}"
-        require(len(fields) == 5, f"{said}: a row is label, id1, id2, text1, text2; got {len(fields)} columns.")
+        source = f"{str(file)!r}, line {number}"
+        require(len(fields) == 5, f"{source}: a row must be label, id1, id2, text1, text2; got {len(fields)} columns.")
         label = _NUMBERS.get(fields[0].strip(b'"'))
-        require(label is not None, f"{said}: a label is 0, 1, 0.0 or 1.0; got {fields[0][:20]!r}.")
+        require(label is not None, f"{source}: the label must be 0, 1, 0.0 or 1.0; got {fields[0][:20]!r}.")
         yield label, (fields[3][:length], fields[4][:length])  # type: ignore[misc]
 
 
-_SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty; the rest is for training
+_SHARES = {"validation": (0, 1, 2), "test": (3, 4, 5)}  # of twenty shares; the rest are for training
 
 
 def load_citations(path: Path, length: Count = 4000, seed: Seed = 0) -> Dataset:
-    """The first ``length`` bytes of each paper; papers without text are left out, and counted."""
+    """Load a citation graph, with the first ``length`` bytes of each paper; count papers without text and skip them."""
     require_length(length)
     papers_file, pairs_file = find_file(path, "docs.jsonl"), find_file(path, "citations.tsv")
     papers, empty = _read_papers(papers_file)
@@ -66,7 +66,7 @@ def load_citations(path: Path, length: Count = 4000, seed: Seed = 0) -> Dataset:
 
 
 def _read_papers(file: Path) -> tuple[dict[str, bytes], int]:
-    """Texts by id, and how many papers have none."""
+    """Return texts by id, and the number of papers without text."""
     papers = [
         _parse_paper(line, f"{str(file)!r}, line {number}") for number, line in number_lines(file) if line.strip()
     ]
@@ -74,21 +74,21 @@ def _read_papers(file: Path) -> tuple[dict[str, bytes], int]:
     return texts, len(papers) - len(texts)
 
 
-def _parse_paper(line: bytes, said: str) -> tuple[str, bytes]:
+def _parse_paper(line: bytes, source: str) -> tuple[str, bytes]:
     try:
         paper = json.loads(line)
         return str(paper["id"]), paper["text"].encode("utf-8", errors="replace")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise LrpeError(f"{said}: a paper is a JSON object with id and text; got {line[:60]!r}.") from None
+        raise LrpeError(f"{source}: a paper must be a JSON object with id and text; got {line[:60]!r}.") from None
 
 
 def _read_pairs(file: Path) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for number, line in number_lines(file):
         ids = line.decode("utf-8", errors="replace").split("\t")
-        require(len(ids) == 2, f"{str(file)!r}, line {number}: a row is two ids; got {len(ids)} columns.")
-        found.append((ids[0], ids[1]))
-    return found
+        require(len(ids) == 2, f"{str(file)!r}, line {number}: a row must be two ids; got {len(ids)} columns.")
+        pairs.append((ids[0], ids[1]))
+    return pairs
 
 
 def _choose_split(paper: str) -> str:
@@ -105,7 +105,8 @@ def _pair_papers(
     related = {*inside, *((other, one) for one, other in inside), *((paper, paper) for paper in here)}
     rng = np.random.default_rng(seed)
     require(
-        len(inside) > 0, f"Some papers of {split} cite each other; none of {len(here)} does: the graph is too small."
+        len(inside) > 0,
+        f"Some papers of split {split} must cite each other; none of {len(here)} does. Use a larger graph.",
     )
     for one, other in inside:
         strangers = [paper for paper in here if (one, paper) not in related]
@@ -121,10 +122,10 @@ _MODULES = ("two modules", "one module")
 def load_stdlib_pairs(
     length: Count = 1024, train: Size = 16_000, validation: Size = 1_000, test: Size = 1_000, seed: Seed = 0
 ) -> Dataset:
-    """Pairs of passages of ``length`` bytes; every second pair comes from one module. No module is in two splits."""
+    """Draw pairs of passages of ``length`` bytes, every second from one module. No module is in two splits."""
     require_length(length)
     sizes = {"train": train, "validation": validation, "test": test}
-    require(min(sizes.values()) >= 1, f"A split has one sample or more; got {sizes}.")
+    require(min(sizes.values()) >= 1, f"train, validation and test must each be at least 1; got {sizes}.")
     splits = {
         name: hold(Pairs, _pair_passages(_list_modules(name, length), size, np.random.default_rng((seed, number))))
         for number, (name, size) in enumerate(sizes.items())
@@ -134,11 +135,11 @@ def load_stdlib_pairs(
 
 
 def _list_modules(split: str, length: int) -> list[list[bytes]]:
-    """The passages of each module of the split that has two or more."""
-    found = [cut_passages(module, length) for module in read_modules() if module.split == split]
-    long = [texts for texts in found if len(texts) >= 2]
+    """Return the passages of each module of the split that has at least two."""
+    passages = [cut_passages(module, length) for module in read_modules() if module.split == split]
+    long = [texts for texts in passages if len(texts) >= 2]
     require(
-        len(long) >= 2, f"Two modules for {split} have two passages; {length} bytes are too many: take shorter ones."
+        len(long) >= 2, f"Two modules of split {split} must have two passages; length={length} is too long. Reduce it."
     )
     return long
 
@@ -158,7 +159,7 @@ ENTRIES = (
     Entry(
         "lra-retrieval",
         "pair",
-        "does one paper of the ACL Anthology cite the other? byte by byte, up to 4,000 each",
+        "does one paper of the ACL Anthology cite the other? up to 4,000 bytes each",
         "CC BY-NC-SA 3.0 (ACL Anthology Network)",
         "https://github.com/google-research/long-range-arena (lra_release.gz, tsv_data)",
         "a folder with new_aan_pairs.{train,eval,test}.tsv: label, id1, id2, text1, text2, without a header",
@@ -167,18 +168,18 @@ ENTRIES = (
     Entry(
         "citations",
         "pair",
-        "does one paper cite the other? any papers and citations, byte by byte, up to 4,000 each",
-        "that of the papers",
+        "does one paper cite the other? any papers and citations, up to 4,000 bytes each",
+        "the licence of the papers",
         "your own papers, or the ACL Anthology",
-        "a folder with docs.jsonl (id, text) and citations.tsv (two ids a row), or .gz",
+        "a folder with docs.jsonl (id, text) and citations.tsv (two ids per row), or .gz",
         load_citations,
     ),
     Entry(
         "stdlib-pairs",
         "pair",
-        "are two passages of Python's standard library from one module? byte by byte",
+        "are two passages of Python's standard library from one module? as bytes",
         "PSF",
-        "the running Python, which brings it",
+        "included in the running Python",
         None,
         load_stdlib_pairs,
     ),

@@ -1,4 +1,4 @@
-"""Labelled sequences of small ids, end to end in one array: on disk as a memory map, or in memory."""
+"""Labelled sequences of ids below 256, concatenated in one array: a memory map on disk, or in memory."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,14 +12,14 @@ from lrpe.lab.data.cache import content_hash, prepare
 from lrpe.lab.data.dataset import Draw, Sample
 from lrpe.schema import Range
 
-Row = tuple[int, tuple[bytes, ...]]  # a label, and one sequence of ids below 256 or two
-Size = Annotated[int, Range(1, 10**9)]  # samples of a split
+Row = tuple[int, tuple[bytes, ...]]  # a label, and one or two sequences of ids below 256
+Size = Annotated[int, Range(1, 10**9)]  # samples in a split
 _Same = TypeVar("_Same", bound="_Labelled")
 
 
 @dataclass(frozen=True)
 class _Labelled:
-    """Sequences end to end: number i is ``ids[edges[i] : edges[i + 1]]``."""
+    """Concatenated sequences: number i is ``ids[edges[i] : edges[i + 1]]``."""
 
     ids: np.ndarray  # uint8
     edges: np.ndarray  # int64
@@ -29,7 +29,7 @@ class _Labelled:
         return len(self.labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A memory map goes to another process by its name, not byte by byte."""
+        """Pickle a memory map by its file name rather than its bytes."""
         named = {"ids": self.ids.filename} if isinstance(self.ids, np.memmap) else {}
         return self.__dict__ | named
 
@@ -41,7 +41,7 @@ class _Labelled:
         return self.ids[self.edges[i] : self.edges[i + 1]]
 
     def balance(self) -> list[int]:
-        """How many samples each label has."""
+        """Return the number of samples per label."""
         return np.bincount(self.labels).tolist()
 
 
@@ -52,7 +52,7 @@ class Sequences(_Labelled):
         return {"ids": self.sequence(draw.index), "label": int(self.labels[draw.index])}
 
     def part(self, start: int, stop: int) -> "Sequences":
-        """Samples start ... stop - 1."""
+        """Return samples start ... stop - 1."""
         return replace(self, edges=self.edges[start : stop + 1], labels=self.labels[start:stop])
 
 
@@ -78,7 +78,7 @@ def store(
 
 
 def hold(kind: type[_Same], rows: Iterable[Row]) -> _Same:
-    """A split in memory."""
+    """Return a split held in memory."""
     kept = list(rows)
     sequences = [sequence for _, texts in kept for sequence in texts]
     ids = np.frombuffer(b"".join(sequences), dtype=np.uint8)
@@ -99,7 +99,7 @@ def _write(folder: Path, rows: Iterable[Row]) -> None:
 
 def _read(kind: type[_Same], folder: Path) -> _Same:
     edges, labels = np.load(folder / "edges.npy"), np.load(folder / "labels.npy")
-    ids = _map_ids(folder / "ids.bin") if edges[-1] else np.zeros(0, dtype=np.uint8)  # of nothing there is no map
+    ids = _map_ids(folder / "ids.bin") if edges[-1] else np.zeros(0, dtype=np.uint8)  # an empty file cannot be mapped
     return kind(ids, edges, labels)
 
 
@@ -114,7 +114,7 @@ def _edges_of(lengths: Iterable[int]) -> np.ndarray:
 def sequence_facts(
     splits: Mapping[str, _Labelled], vocabulary: int, labels: int, padding: int | None, **more: Any
 ) -> dict:
-    """What a task and a reader want to know: the vocabulary, the labels and their balance, the longest sequence."""
+    """Return a dataset's facts: the vocabulary, the labels and their balance, the longest sequence, and ``more``."""
     longest = max(int(np.diff(split.edges).max(initial=0)) for split in splits.values())
     return {
         "vocab_size": vocabulary,
@@ -129,7 +129,7 @@ _PADDING = 256
 
 
 def byte_facts(splits: Mapping[str, _Labelled], labels: Sequence[str], **more: object) -> dict:
-    """What is to be known of labelled bytes."""
+    """Return the facts of a dataset of labelled bytes."""
     return sequence_facts(splits, vocabulary=257, labels=len(labels), padding=_PADDING, names=list(labels), **more)
 
 
@@ -138,11 +138,11 @@ def _decode(ids: Sequence[int]) -> str:
 
 
 def show_text(labels: Sequence[str], sample: Sample) -> str:
-    """A sample of one text or two as a line."""
+    """Format a sample of one or two texts as one line."""
     texts = [_decode(sample[name]) for name in ("ids", "pair_ids") if name in sample]
     width = 240 // len(texts)
     return f"{labels[sample['label']]}: " + " ⟷ ".join(" ".join(text[:width].split()) for text in texts)
 
 
 def require_length(length: int) -> None:
-    require(length >= 1, f"A text is cut to one byte or more; got length={length}.")
+    require(length >= 1, f"length must be at least 1; got length={length}.")

@@ -1,4 +1,4 @@
-"""Text of Long-Range Arena: is a film review of IMDB (Maas et al., 2011), read byte by byte, a good one?"""
+"""The Text task of Long-Range Arena, as bytes: sentiment of IMDB reviews (Maas et al., 2011), or library passages."""
 
 import json
 from collections.abc import Iterator
@@ -15,14 +15,16 @@ from lrpe.lab.data.standard_library import Module, cut_passages, fingerprint, re
 from lrpe.schema import Count
 
 _LABELS = ("neg", "pos")
-_VALIDATION_SHARE = 10  # one in so many of the reviews for training
+_VALIDATION_SHARE = 10  # one training review in ten is held out
 
 _Review = tuple[int, bytes]
 
 
 def load_reviews(path: Path, length: Count = 4096) -> Dataset:
-    """The first ``length`` bytes of each review. A tenth of the reviews for training is kept for validation: by a hash
-    of the text, so that a review that stands there twice does not fall on both sides."""
+    """Load the first ``length`` bytes of each review.
+
+    A tenth of the training reviews is held out for validation by a hash of the text, so that duplicates stay together.
+    """
     require_length(length)
     root = path / "aclImdb" if (path / "aclImdb").is_dir() else path
     read = _read_folders if (root / "train").is_dir() else _read_jsonl
@@ -46,11 +48,11 @@ def _cut(reviews: list[_Review], length: int) -> Iterator[Row]:
 
 
 def _read_folders(root: Path, split: str) -> Iterator[_Review]:
-    """{split}/{pos,neg}/*.txt: a review a file."""
+    """Read {split}/{pos,neg}/*.txt, one review per file."""
     for label, name in enumerate(_LABELS):
         folder = root / split / name
         files = sorted(folder.glob("*.txt"))
-        require(len(files) > 0, f"{str(folder)!r} has the {name} reviews as *.txt; got none.")
+        require(len(files) > 0, f"{str(folder)!r} must contain the {name} reviews as *.txt; it has none.")
         for file in progress(files, f"{split}/{name}", unit="files"):
             yield label, _read_file(file)
 
@@ -63,29 +65,29 @@ def _read_file(file: Path) -> bytes:
 
 
 def _read_jsonl(root: Path, split: str) -> Iterator[_Review]:
-    """{split}.jsonl or {split}.jsonl.gz: objects with text and label."""
+    """Read {split}.jsonl or {split}.jsonl.gz, objects with text and label."""
     file = find_file(root, f"{split}.jsonl")
     for number, line in number_lines(file):
         if line.strip():
             yield parse_review(line, f"{str(file)!r}, line {number}")
 
 
-def parse_review(line: bytes, said: str) -> _Review:
+def parse_review(line: bytes, source: str) -> _Review:
     try:
         review = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise LrpeError(f"{said}: a line is one JSON object; got {line[:60]!r} ({error}).") from None
+        raise LrpeError(f"{source}: a line must be one JSON object; got {line[:60]!r} ({error}).") from None
     holds = isinstance(review, dict) and isinstance(review.get("text"), str) and review.get("label") in (0, 1)
-    require(holds, f"{said}: a review has a text and a label of 0 or 1; got {line[:60]!r}.")
+    require(holds, f"{source}: a review must have a text and a label of 0 or 1; got {line[:60]!r}.")
     return int(review["label"]), review["text"].encode("utf-8", errors="replace")
 
 
-_PACKAGES, _FILES = 10, 12  # so many packages at most, each with so many files or more
-_SHARES = {"validation": 0, "test": 1}  # of the five that the files of a package fall into; the rest is for training
+_PACKAGES, _FILES = 10, 12  # the most packages, and the fewest files per package
+_SHARES = {"validation": 0, "test": 1}  # of five shares of a package's files; the rest are for training
 
 
 def load_passages(length: Count = 1024) -> Dataset:
-    """Passages of ``length`` bytes, as many of one package as of another; no file is in two splits."""
+    """Load passages of ``length`` bytes, equally many per package; no file is in two splits."""
     require_length(length)
     packages = large_packages()
     splits = {
@@ -96,25 +98,27 @@ def load_passages(length: Count = 1024) -> Dataset:
 
 
 def large_packages() -> dict[str, list[Module]]:
-    """The packages with the most text, in the order of their names; files in the order of a hash of their path."""
+    """Return the packages with the most text, sorted by name, with their files sorted by a hash of the path."""
     packages: dict[str, list[Module]] = {}
     for module in sorted(read_modules(), key=lambda module: sha256(module.path.encode()).digest()):
         packages.setdefault(module.package, []).append(module)
     large = {name: modules for name, modules in packages.items() if len(modules) >= _FILES}
-    require(len(large) >= 2, f"Two packages have {_FILES} files or more; got {sorted(large)}: install all of Python.")
+    require(
+        len(large) >= 2, f"Two packages must have at least {_FILES} files; got {sorted(large)}. Install all of Python."
+    )
     size = {name: sum(len(module.text) for module in modules) for name, modules in large.items()}
     return {name: large[name] for name in sorted(sorted(large, key=lambda name: -size[name])[:_PACKAGES])}
 
 
 def _balance_passages(packages: dict[str, list[Module]], split: str, length: int) -> Iterator[Row]:
-    """As many passages of each package as the smallest has, spread over all that there are."""
-    found = [
+    """Yield equally many passages per package, spread evenly over those available."""
+    passages = [
         [text for module in select_split(modules, split) for text in cut_passages(module, length)]
         for modules in packages.values()
     ]
-    count = min(map(len, found))
-    require(count >= 1, f"Every package has a passage for {split}; none has {length} bytes: take shorter ones.")
-    for label, texts in enumerate(found):
+    count = min(map(len, passages))
+    require(count >= 1, f"Every package needs a passage in split {split}; length={length} is too long. Reduce it.")
+    for label, texts in enumerate(passages):
         yield from ((label, (texts[i * len(texts) // count],)) for i in range(count))
 
 
@@ -127,7 +131,7 @@ ENTRIES = (
     Entry(
         "lra-text",
         "sequence",
-        "is a film review of IMDB good or bad? byte by byte, up to 4,096",
+        "is an IMDB film review good or bad? up to 4,096 bytes",
         "free for research (Maas et al., 2011)",
         "https://ai.stanford.edu/~amaas/data/sentiment/ (aclImdb_v1.tar.gz)",
         "aclImdb/{train,test}/{pos,neg}/*.txt, or train.jsonl and test.jsonl (or .gz) with text and label",
@@ -136,9 +140,9 @@ ENTRIES = (
     Entry(
         "stdlib-packages",
         "sequence",
-        "from which package of Python's standard library is a passage? byte by byte",
+        "which package of Python's standard library is a passage from? as bytes",
         "PSF",
-        "the running Python, which brings it",
+        "included in the running Python",
         None,
         load_passages,
     ),
