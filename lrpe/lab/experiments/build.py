@@ -97,7 +97,7 @@ def load_checkpoint_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
     load_weights(folder, model)
 
 
-def lengthened(experiment: Experiment, times: int) -> Experiment:
+def lengthen(experiment: Experiment, times: int) -> Experiment:
     """Return the experiment with windows ``times`` as long."""
     options = experiment.data.options
     return replace(experiment, data=experiment.data.with_options({"length": times * options["length"]}))

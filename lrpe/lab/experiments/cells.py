@@ -12,7 +12,7 @@ from tqdm import tqdm
 from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.pool import train_apart
-from lrpe.lab.experiments.run import finished, run, title
+from lrpe.lab.experiments.run import is_finished, run, title
 from lrpe.lab.training.processes import world_size
 from lrpe.lab.training.run_files import read_last_update
 
@@ -30,7 +30,7 @@ def run_cells(cells: Iterable[Experiment], runs: Path, processes: int = 1, devic
 
 
 def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
-    waiting = [cell for cell in cells if not finished(runs / cell.name, cell)]
+    waiting = [cell for cell in cells if not is_finished(runs / cell.name, cell)]
     if processes > 1 and len(waiting) > 1:
         return run_apart(waiting, runs, processes, device)
     return {cell.name: reason for cell in waiting if (reason := attempt(cell, runs, device)) is not None}

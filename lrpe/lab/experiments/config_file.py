@@ -71,7 +71,7 @@ def upgrade(values: Config) -> Config:
     return _plain(experiment) | {RESOLVED: json.loads(json.dumps(DEFAULTS)) | conform(before, dict[str, Any], RESOLVED)}
 
 
-def changed(experiment: Experiment, changes: Config) -> Experiment:
+def apply_changes(experiment: Experiment, changes: Config) -> Experiment:
     """Return the experiment with nested changes, such as {"training": {"optimization": {"rate": 1e-3}}}.
 
     If it learns differently it has a label, so that its folder is another, unless a change names a variant itself.

@@ -15,7 +15,7 @@ def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
     distinct = with_starts(cells)
     header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
     costs = {name: estimate(cell) for name, cell in distinct.items()}
-    lines = [described(cell, costs[name], speed) for name, cell in distinct.items()]
+    lines = [_describe(cell, costs[name], speed) for name, cell in distinct.items()]
     total = describe_time(sum(cost.seconds(speed.tflops) for cost in costs.values()))
     table = in_columns([*header, "time"], lines, left=2)
     times = f"Times are at {speed.tflops:.3g} TFLOP/s, {speed.source}."
@@ -33,7 +33,7 @@ def with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
     return found
 
 
-def described(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
+def _describe(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
     plan, base = cell.training.optimization, cell.architecture | cell.model
     return [
         cell.name,

@@ -83,7 +83,7 @@ def curve(folder: Path) -> tuple[str, list[tuple[int, float]]]:
     return metric, [(update, figure) for update, figure in points if math.isfinite(figure)]
 
 
-def seconds_an_update(folder: Path) -> float | None:
+def seconds_per_update(folder: Path) -> float | None:
     """Return the run's median, or None before its first line."""
     times = [line["seconds"] for line in read_metrics(folder)[0] if math.isfinite(line.get("seconds", math.nan))]
     return median(times) if times else None

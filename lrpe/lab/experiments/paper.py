@@ -52,6 +52,6 @@ SPEED = {  # training steps of the bidirectional language model, relative to Bas
 }
 
 
-def printed(table: Mapping[str, tuple[float | None, ...]], column: int) -> dict[str, float]:
+def read_column(table: Mapping[str, tuple[float | None, ...]], column: int) -> dict[str, float]:
     """Return a column of a table by row, without the cells that the paper leaves blank."""
     return {row: figure for row, figures in table.items() if (figure := figures[column]) is not None}

@@ -12,7 +12,7 @@ from typing import Any
 
 from lrpe.errors import require
 from lrpe.lab.experiments.columns.named import COLUMNS, find_column
-from lrpe.lab.experiments.config_file import changed
+from lrpe.lab.experiments.config_file import apply_changes
 from lrpe.lab.experiments.experiment import Data, Experiment
 from lrpe.lab.experiments.known import check_method, check_row, check_setting
 from lrpe.lab.experiments.scale import find_scale
@@ -80,7 +80,7 @@ class _Preparation:
 
     def apply(self, experiment: Experiment) -> Experiment:
         sized = find_scale(self.scale)(experiment).with_data(dict(self.data))
-        return changed(sized, dict(self.changes)) if self.changes else sized
+        return apply_changes(sized, dict(self.changes)) if self.changes else sized
 
 
 def plan(
@@ -119,7 +119,7 @@ def plan(
     for setting in settings:
         check_setting(setting)
     cells = [
-        Cell(figure, row, setting, _seeded(preparation.apply(figure.experiment(row, setting)), seeds))
+        Cell(figure, row, setting, _with_seeds(preparation.apply(figure.experiment(row, setting)), seeds))
         for setting in settings
         for figure in settled.figures
         for row in rows
@@ -144,7 +144,7 @@ def plan_experiment(
     """
     found = _Preparation(scale, data, {}).apply(find_column(column)(method, setting)).with_seed(seed)
     for change in changes:
-        found = changed(found, dict(change))
+        found = apply_changes(found, dict(change))
     check_method(found.method)
     check_setting(found.setting)
     return found
@@ -158,7 +158,7 @@ def check_rows(table: Table, rows: Sequence[str]) -> None:
             check_method(figure.method(row))
 
 
-def _seeded(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experiment, ...]:
+def _with_seeds(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experiment, ...]:
     return tuple(experiment.with_seed(seed) for seed in seeds)
 
 

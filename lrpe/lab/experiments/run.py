@@ -12,7 +12,7 @@ import torch
 from lrpe.atomic import atomic_folder, write_atomically
 from lrpe.encodings.angles import SCALINGS
 from lrpe.errors import LrpeError, require
-from lrpe.lab.experiments.build import build_model, build_task, lengthened, load_checkpoint_weights
+from lrpe.lab.experiments.build import build_model, build_task, lengthen, load_checkpoint_weights
 from lrpe.lab.experiments.config_file import to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import find_method
@@ -44,7 +44,7 @@ def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.devic
     run_on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
     config = to_dict(experiment)
     train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
-    if not finished(folder, experiment):
+    if not is_finished(folder, experiment):
         parameters = sum(parameter.numel() for parameter in model.parameters())
         found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
         run_on_first(lambda: write_results(folder, found))
@@ -56,12 +56,12 @@ def train_start(experiment: Experiment, runs: Path, device: torch.device | str) 
     if experiment.start is None:
         return None
     folder = runs / experiment.start.name
-    if not finished(folder, experiment.start):
+    if not is_finished(folder, experiment.start):
         run(experiment.start, runs, device)
     return folder / "best"
 
 
-def finished(folder: Path, experiment: Experiment) -> bool:
+def is_finished(folder: Path, experiment: Experiment) -> bool:
     """Whether the folder has the results of this experiment; those of another configuration are refused.
 
     Results that cannot be read are none: the run is scored again.
@@ -86,7 +86,7 @@ def score(experiment: Experiment, folder: Path, device: torch.device | str, task
     splits = [name for name in task.dataset.splits if name != "train"]
     found = {split: score_split(experiment, task, model, split, device) for split in splits}
     for times in experiment.lengths:
-        longer = lengthened(experiment, times)
+        longer = lengthen(experiment, times)
         found |= score_lengths(longer, build_task(longer), best, times, device)
     return found
 

@@ -51,7 +51,7 @@ def small(experiment: "Experiment") -> "Experiment":
     - Model, length, batch and updates are a fraction of the paper's; AdamW, cosine, clipping at 1 and no dropout are
       the same for every row and column. Compare only the order of rows, and with care.
     """
-    return resized(experiment, "small", SMALL[shape_of(experiment)])
+    return _resize(experiment, "small", SMALL[shape_of(experiment)])
 
 
 def demo(experiment: "Experiment") -> "Experiment":
@@ -64,7 +64,7 @@ def demo(experiment: "Experiment") -> "Experiment":
         experiment.kind == "language",
         f"scale='demo' needs a column of language models; got column={experiment.column!r}.",
     )
-    return resized(experiment, "demo", DEMO)
+    return _resize(experiment, "demo", DEMO)
 
 
 def smoke(experiment: "Experiment") -> "Experiment":
@@ -73,7 +73,7 @@ def smoke(experiment: "Experiment") -> "Experiment":
     Departures:
     - Everything but the method and the kind of task.
     """
-    return resized(experiment, "smoke", SMOKE[shape_of(experiment)])
+    return _resize(experiment, "smoke", SMOKE[shape_of(experiment)])
 
 
 Scale = Callable[["Experiment"], "Experiment"]
@@ -91,7 +91,7 @@ def shape_of(experiment: "Experiment") -> str:
     return experiment.column if experiment.column.startswith("lra-") else experiment.kind
 
 
-def resized(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
+def _resize(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
     from lrpe.lab.training.optimization import Optimization  # this imports torch, which a scale's name does not need
 
     plan = Optimization(**PLAN | shape.plan)

@@ -21,11 +21,11 @@ def language(columns: Sequence[str]) -> Table:
         ("books", "validation"): 2,
         ("books", "test"): 3,
     }
-    texts = chosen(columns, LANGUAGE, ("wikitext103", "books"))
+    texts = choose_columns(columns, LANGUAGE, ("wikitext103", "books"))
     figures = [
         Figure(
             f"{titles[column]} {split}", column, split, "perplexity", "lower",
-            paper.printed(paper.LANGUAGE, numbers[column, split]) if (column, split) in numbers else {},
+            paper.read_column(paper.LANGUAGE, numbers[column, split]) if (column, split) in numbers else {},
         )
         for column in texts
         for split in ("validation", "test")
@@ -42,8 +42,8 @@ def glue(columns: Sequence[str]) -> Table:
     for column in known:
         task = column.removeprefix("glue-")
         for split in ("validation", "mismatched") if task == "mnli" else ("validation",):
-            numbers, number = paper.printed(paper.GLUE, number), number + 1
-            if column not in chosen(columns, known, tuple(known)):
+            numbers, number = paper.read_column(paper.GLUE, number), number + 1
+            if column not in choose_columns(columns, known, tuple(known)):
                 continue
             if column == "wikibook":
                 figures.append(Figure("MLM bits", column, split, "bits", "lower", numbers))
@@ -58,27 +58,29 @@ def glue(columns: Sequence[str]) -> Table:
 
 def imagenet(columns: Sequence[str]) -> Table:
     """ImageNet-1k with DeiT-small."""
-    (column,) = chosen(columns, ("imagenet",), ("imagenet",))
+    (column,) = choose_columns(columns, ("imagenet",), ("imagenet",))
     figures = (
-        Figure("accuracy %", column, "validation", "accuracy", "higher", paper.printed(paper.IMAGENET, 0), factor=100),
-        Figure("parameters, M", column, "model", "parameters", None, paper.printed(paper.IMAGENET, 1), factor=1e-6),
+        Figure(
+            "accuracy %", column, "validation", "accuracy", "higher", paper.read_column(paper.IMAGENET, 0), factor=100
+        ),
+        Figure("parameters, M", column, "model", "parameters", None, paper.read_column(paper.IMAGENET, 1), factor=1e-6),
     )
     return Table("imagenet", "Image classification, DeiT-small", SIX, figures)
 
 
 def arena(columns: Sequence[str]) -> Table:
     """Long-Range Arena."""
-    wanted = chosen(columns, ARENA, tuple(ARENA))
+    wanted = choose_columns(columns, ARENA, tuple(ARENA))
     titles = {"lra-listops": "ListOps"}
     figures = tuple(
         Figure(
             titles.get(column, column.removeprefix("lra-").title()), column, "test", "accuracy", "higher",
-            paper.printed(paper.ARENA, number), factor=100,
+            paper.read_column(paper.ARENA, number), factor=100,
         )
         for number, column in enumerate(ARENA)
         if column in wanted
     )  # fmt: skip
-    average = paper.printed(paper.ARENA, 5) if len(wanted) == len(ARENA) else {}
+    average = paper.read_column(paper.ARENA, 5) if len(wanted) == len(ARENA) else {}
     return Table("lra", "Long-Range Arena, accuracy in %", SIX, figures, "AVG", average)
 
 
@@ -92,12 +94,12 @@ def basis(columns: Sequence[str]) -> Table:
             "validation",
             "perplexity",
             "lower",
-            paper.printed(paper.BASIS, number) if column == "wikitext103" else {},
+            paper.read_column(paper.BASIS, number) if column == "wikitext103" else {},
             matrix=Lambda,
         )
         for number, Lambda in enumerate(("unitary", "orthogonal", "permutation"))
     )
-    average = paper.printed(paper.BASIS, 3) if column == "wikitext103" else {}
+    average = paper.read_column(paper.BASIS, 3) if column == "wikitext103" else {}
     title = f"P by rows, Λ by columns, validation perplexity{of_library(column)}"
     return Table("basis", title, tuple(paper.BASIS), figures, "Avg.", average, texts=(column,))
 
@@ -146,7 +148,7 @@ def find_table(name: str, columns: Sequence[str]) -> Table:
     return TABLES[name](columns)
 
 
-def chosen(columns: Sequence[str], known: Sequence[str] | dict, default: Sequence[str]) -> list[str]:
+def choose_columns(columns: Sequence[str], known: Sequence[str] | dict, default: Sequence[str]) -> list[str]:
     for column in columns:
         if column not in known:
             raise unknown_name("column of this table", column, list(known))
@@ -158,7 +160,7 @@ def of_library(column: str) -> str:
 
 
 def one_language(columns: Sequence[str]) -> list[str]:
-    found = chosen(columns, LANGUAGE, ("wikitext103",))
+    found = choose_columns(columns, LANGUAGE, ("wikitext103",))
     require(len(found) == 1, f"This table is of one text; got the columns {', '.join(found)}.")
     return found
 

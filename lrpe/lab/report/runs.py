@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from lrpe.errors import LrpeError, require
 from lrpe.lab.experiments.config_file import read_experiment, to_dict
 from lrpe.lab.experiments.experiment import Experiment
-from lrpe.lab.experiments.listing import curve, seconds_an_update
+from lrpe.lab.experiments.listing import curve, seconds_per_update
 from lrpe.lab.experiments.run import Results, read_results
 from lrpe.lab.experiments.summary import deviations, means
 from lrpe.lab.experiments.tables import title_of
@@ -72,7 +72,7 @@ def read_run(folder: Path) -> Run:
         read_text(environment) if environment.exists() else "",
         read_results(folder) if done.exists() else {},
         curve(folder)[1],
-        seconds_an_update(folder),
+        seconds_per_update(folder),
     )
 
 

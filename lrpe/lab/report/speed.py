@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.atomic import write_atomically
-from lrpe.lab.experiments.paper import SPEED, printed
+from lrpe.lab.experiments.paper import SPEED, read_column
 from lrpe.lab.report.benchmark import speed_chart
 from lrpe.lab.report.formats import as_html, as_text, write_formats
 from lrpe.lab.report.html import bullets, folded, preformatted, section
@@ -47,7 +47,7 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
 def _column_of(result: dict[str, Any]) -> Column:
     """Return the column of speeds; Base is 1 by definition, not as measured against itself."""
     speeds = {row["method"]: row["speed"]["ratio"] for row in result["rows"]} | {"base": 1.0}
-    return Column("relative speed", speeds, 2, "higher", paper=printed(SPEED, 0))
+    return Column("relative speed", speeds, 2, "higher", paper=read_column(SPEED, 0))
 
 
 def _noise_note(result: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lrpe.lab.experiments.experiment import Experiment
-from lrpe.lab.experiments.listing import curve, seconds_an_update
+from lrpe.lab.experiments.listing import curve, seconds_per_update
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.summary import means
 from lrpe.lab.experiments.tables import title_of
@@ -78,6 +78,6 @@ def _curves_of(plan: Plan, cells: _Cells, file: Path, name: str) -> Iterator[str
 
 def _speed_of(plan: Plan, cells: _Cells) -> dict[str, float]:
     """Return the seconds per update by row: the mean over seeds of each run's median."""
-    found = {row: [seconds_an_update(plan.runs / cell.name) for cell in group] for row, group in cells.items()}
+    found = {row: [seconds_per_update(plan.runs / cell.name) for cell in group] for row, group in cells.items()}
     known = {row: [seconds for seconds in group if seconds is not None] for row, group in found.items()}
     return means({row: group for row, group in known.items() if group})

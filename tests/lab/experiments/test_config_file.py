@@ -8,7 +8,7 @@ from lrpe import LrpeError
 from lrpe.lab.cli.words import read_dotted
 from lrpe.lab.experiments.columns.glue import glue
 from lrpe.lab.experiments.columns.language import stdlib
-from lrpe.lab.experiments.config_file import changed, from_dict, to_dict, upgrade
+from lrpe.lab.experiments.config_file import apply_changes, from_dict, to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.experiments.scale import smoke
@@ -27,7 +27,7 @@ def test_what_is_written_is_read_back():
 def test_what_is_written_has_every_field_of_the_model_as_it_comes_to_be():
     resolved = to_dict(small())["resolved"]
     assert (resolved["decay"], resolved["norm_eps"], resolved["hidden_size"]) == ("spread", 1e-5, 16)
-    assert to_dict(changed(small(), read_dotted({"model.decay": "null"})))["resolved"]["decay"] is None
+    assert to_dict(apply_changes(small(), read_dotted({"model.decay": "null"})))["resolved"]["decay"] is None
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,21 @@ def test_what_is_written_has_every_field_of_the_model_as_it_comes_to_be():
     ],
 )
 def test_a_folder_is_named_after_what_is_changed(changes, name):
-    found = changed(small(), read_dotted(changes)).name.split("/")[1]
+    found = apply_changes(small(), read_dotted(changes)).name.split("/")[1]
     assert found == name or (name.endswith("-") and found.startswith(name) and len(found) == len(name) + 8)
 
 
 def test_every_change_has_a_name_of_its_own_and_the_same_one_each_time():
     ways = ["null", "{}", "spread", "[0.5, 0.25]", '"null"', "0.5"]
-    names = [changed(small(), read_dotted({"model.decay": text})).name for text in ways]
+    names = [apply_changes(small(), read_dotted({"model.decay": text})).name for text in ways]
     assert len(set(names)) == len(ways)
-    assert names == [changed(small(), read_dotted({"model.decay": text})).name for text in ways]
+    assert names == [apply_changes(small(), read_dotted({"model.decay": text})).name for text in ways]
 
 
 def test_changes_of_changes_stay_apart_and_short():
     cell, names = small(), set()
     for number in range(12):
-        cell = changed(cell, read_dotted({"training.optimization.rate": f"{number + 1}e-4"}))
+        cell = apply_changes(cell, read_dotted({"training.optimization.rate": f"{number + 1}e-4"}))
         names.add(cell.name)
     assert len(names) == 12
     assert max(map(len, names)) < 130
@@ -66,11 +66,11 @@ def test_changes_of_changes_stay_apart_and_short():
 def test_what_a_cell_begins_with_is_told_apart_too():
     cell = smoke(glue("cola", "type2")).with_data({})
     assert cell.start is not None
-    other = changed(cell, read_dotted({"start.training.optimization.rate": "2e-3"}))
+    other = apply_changes(cell, read_dotted({"start.training.optimization.rate": "2e-3"}))
     assert other.start is not None
     assert other.start.name != cell.start.name
     assert other.name != cell.name
-    own = changed(cell, read_dotted({"training.optimization.rate": "2e-3"}))
+    own = apply_changes(cell, read_dotted({"training.optimization.rate": "2e-3"}))
     assert own.start == cell.start
     assert own.name != cell.name
 
@@ -87,7 +87,7 @@ def as_before(experiment: Experiment) -> dict:
 
 def test_a_configuration_of_an_earlier_version_is_the_same(monkeypatch):
     assert describe_differences(upgrade(as_before(small())), to_dict(small())) == {}
-    other = to_dict(changed(small(), read_dotted({"model.decay": "null"})))
+    other = to_dict(apply_changes(small(), read_dotted({"model.decay": "null"})))
     assert list(describe_differences(upgrade(as_before(small())), other)) == ["label", "model.decay", "resolved.decay"]
     defined = METHODS["recommended"]
     monkeypatch.setitem(METHODS, "recommended", replace(defined, fields=defined.fields | {"decay": None}))

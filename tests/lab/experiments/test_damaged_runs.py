@@ -13,7 +13,7 @@ from lrpe.lab.cli.generate import read_tokenizer
 from lrpe.lab.experiments.build import find_checkpoint
 from lrpe.lab.experiments.config_file import read_experiment
 from lrpe.lab.experiments.listing import list_runs
-from lrpe.lab.experiments.run import finished
+from lrpe.lab.experiments.run import is_finished
 from lrpe.lab.report.explorer import learned
 from lrpe.lab.report.runs import read_run
 from lrpe.lab.training.checkpoint_history import CheckpointHistory
@@ -45,7 +45,7 @@ Reader = Callable[[Path], Any]
 READERS: dict[str, tuple[Reader, ...]] = {  # who reads which file, by how its path begins
     "": (read_run, lambda run: list_runs(run.parent), read_last_update),
     "config.yaml": (read_experiment,),
-    "results.json": (lambda run: finished(run, read_experiment(run)),),
+    "results.json": (lambda run: is_finished(run, read_experiment(run)),),
     "train.log": (lambda run: Record(run, {}).log("a line"),),
     "checkpoints": (lambda run: read_last(run), lambda run: load_model(find_model(run)), find_checkpoint),
     "best": (lambda run: load_model(run / "best"), learned.read_run, find_checkpoint),
