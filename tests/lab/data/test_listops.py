@@ -212,7 +212,7 @@ def test_a_folder_in_place_of_a_file_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(LrpeError, match=r"no basic_test.tsv"):
         listops.load_official(tmp_path)
     (tmp_path / "basic_test.tsv").mkdir()
-    with pytest.raises(LrpeError, match="it is a folder"):
+    with pytest.raises(LrpeError, match="is a folder"):
         listops.load_official(tmp_path)
 
 
