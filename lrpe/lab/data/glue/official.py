@@ -17,7 +17,7 @@ _Column = str | int
 def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> Dataset:
     """Load the sentences and labels of a task from GLUE's folder or from the task's own.
 
-    Every split that has a file is read; ``splits`` names those that are required.
+    Every split that has a file is read; ``splits`` names the required ones.
     """
     about = TASKS[task]
     folder = path / about.folder if (path / about.folder).is_dir() else path
