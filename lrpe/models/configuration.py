@@ -20,7 +20,7 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -
 
 _OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple is accepted for a list
 _FOLLOWING = ("num_key_value_heads", "head_dim")  # None is derived from the other sizes
-_MOST_PARAMETERS = 2**40
+_MOST_PARAMETERS = 2**40  # 4 TB in float32: more is a mistake in the sizes, refused before memory is allocated
 _ENCODING_FIELDS = [field.name for field in fields(EncodingConfig)]
 
 
@@ -28,32 +28,37 @@ class LrpeConfig(PreTrainedConfig):
     """The configuration of every model here; the defaults give a linear language model.
 
     Args:
-        vocab_size: number of tokens.
-        hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: of the trunk.
-        num_key_value_heads: heads of keys and values, a divisor of the heads; as many if None.
-        head_dim: hidden_size / num_attention_heads if None.
-        attention: "linear" or "softmax"; a list has one for each layer.
-        encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0}; or
-            the fields of an EncodingConfig. Layers draw different Householder vectors and permutations from its seed.
-            A list has one for each layer; an entry's own seed is taken as it is.
-        feature_map, normalizer: of linear attention; see docs/choosing.md.
-        decay: "spread" (one r per head, from a few tokens to thousands), a list of one r per key head, or None.
-        causal: whether a token sees only itself and earlier tokens; None lets the model's head decide.
-        absolute_positions: None, "sinusoidal" or "learned" (of ``max_position_embeddings``), added to the embeddings.
-        position_layout: of images: "sequence" (row by row), "grid" (row and column), "diagonal" (row + column).
-        norm: "rms", "layer" or "batch", which ignores padding.
-        norm_position: "pre" or "post".
+        vocab_size: number of tokens in the vocabulary.
+        hidden_size, num_hidden_layers, num_attention_heads: width, depth and query heads of the trunk.
+        intermediate_size: inner width of the feed-forward layers.
+        num_key_value_heads: number of key and value heads, a divisor of num_attention_heads and its value if None.
+        head_dim: features per head; hidden_size / num_attention_heads if None.
+        attention: "linear" or "softmax", or a list with one of them per layer.
+        encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0};
+            the fields of an EncodingConfig; or a list with one of these per layer. Layers draw different Householder
+            vectors and permutations from one seed; a seed inside a list entry is used unchanged.
+        feature_map, normalizer: names of the parts of linear attention; see docs/choosing.md.
+        decay: "spread" (one r per key head, with ranges from a few tokens to thousands), a list of r, or None.
+        causal: whether a token sees only itself and earlier tokens; None uses the default of the model class.
+        absolute_positions: None, "sinusoidal" or "learned" (``max_position_embeddings`` of them), added to embeddings.
+        position_layout: positions of image patches: "sequence" (row by row), "grid" (row and column) or "diagonal"
+            (row + column); "sequence" for text.
+        norm: "rms", "layer" or "batch"; batch norm ignores padding.
+        norm_position: "pre" or "post", before each layer or after its residual sum.
         embedding_norm: whether the embeddings are normalised.
-        hidden_act: of the feed-forward layer, by its name in transformers.
-        gated: whether that layer is gated: act(gate) · up.
-        attention_bias, mlp_bias: of the projections; qkv_bias: of queries, keys and values, as attention_bias if None.
-        tie_word_embeddings: whether the output layer is the embedding.
-        hidden_dropout_prob, attention_probs_dropout_prob, drop_path_rate: rates; the second is of softmax attention.
-        pooling: of classifiers: "mean", "last" or "first" (an image gets a class token in front).
-        classifier_hidden_size: of a tanh layer before the labels; none if None.
-        image_size, patch_size, num_channels: of an image model, which takes patches for tokens; None for text.
-        norm_eps, initializer_range, seed: as they say; the seed is that of the encodings.
-        format: of this configuration; older ones are read, newer ones refused.
+        hidden_act: activation of the feed-forward layers, by its name in transformers.
+        gated: whether feed-forward layers are gated, act(gate(x)) · up(x).
+        attention_bias, mlp_bias: whether these projections have biases.
+        qkv_bias: whether queries, keys and values have biases; attention_bias if None.
+        tie_word_embeddings: whether the output layer shares the weights of the embedding.
+        hidden_dropout_prob, drop_path_rate: rates of dropout and of stochastic depth.
+        attention_probs_dropout_prob: dropout rate of the attention weights, in softmax attention only.
+        pooling: tokens that a classifier reads: "mean", "last" or "first" (for images a class token).
+        classifier_hidden_size: width of a tanh layer before the labels; None for no such layer.
+        image_size, patch_size, num_channels: of images, whose patches are the tokens; image_size is None for text.
+        norm_eps, initializer_range: epsilon of the norms, standard deviation of initial weights.
+        seed: seed of the encodings.
+        format: version of the configuration format; older ones are upgraded, newer ones refused.
 
     >>> LrpeConfig(encoding="type1", num_hidden_layers=2).layer_encoding(1).matrix
     'unitary'
@@ -123,7 +128,7 @@ class LrpeConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
-        """Read fields of any format up to this one, and check them together with the changes."""
+        """Read fields of this format or an older one, and check them together with the changes in ``kwargs``."""
         found = super().from_dict(_upgrade(config_dict), **kwargs)
         (found[0] if isinstance(found, tuple) else found).check()
         return found
@@ -148,18 +153,18 @@ class LrpeConfig(PreTrainedConfig):
     def _check_sizes(self) -> None:
         require(
             self.num_attention_heads % self.num_key_value_heads == 0,
-            f"Each key head has the same number of query heads, so num_key_value_heads divides num_attention_heads; "
-            f"got {self.num_key_value_heads} and {self.num_attention_heads}.",
+            f"num_key_value_heads must divide num_attention_heads; got num_key_value_heads={self.num_key_value_heads}, "
+            f"num_attention_heads={self.num_attention_heads}.",
         )
         count = self.count_weights()
         require(
             count <= _MOST_PARAMETERS,
-            f"A model has at most 2^40 weights; these sizes ask for about {float(count):.1e}. Make them smaller.",
+            f"A model must have at most 2^40 weights; these sizes give about {float(count):.1e}. Make them smaller.",
         )
         require(
             self.absolute_positions != "sinusoidal" or self.hidden_size % (2 if self.image_size is None else 4) == 0,
-            f"Sines come in pairs, of each axis of an image; got hidden_size={self.hidden_size}. Take a multiple of "
-            "4, or another absolute_positions.",
+            "absolute_positions='sinusoidal' needs hidden_size to be even, or for images a multiple of 4; got "
+            f"hidden_size={self.hidden_size}.",
         )
 
     def count_weights(self) -> int:
@@ -176,23 +181,25 @@ class LrpeConfig(PreTrainedConfig):
             value = getattr(self, name)
             for token in value if isinstance(value, list) else [value]:
                 known = token is None or token < self.vocab_size
-                require(known, f"{name} is a token below vocab_size={self.vocab_size}; got {name}={value}.")
+                require(known, f"{name} must be below vocab_size={self.vocab_size}; got {name}={value}.")
 
     def _check_images(self) -> None:
         require(
             self.image_size is not None or self.position_layout == "sequence",
-            f"position_layout of a text model must be 'sequence'; got {self.position_layout!r}; images have others.",
+            f"position_layout must be 'sequence' for text; got position_layout={self.position_layout!r}. Set "
+            "image_size for images.",
         )
         require(
             self.image_size is None or self.image_size % self.patch_size == 0,
-            f"An image is cut into whole patches; got image_size={self.image_size}, patch_size={self.patch_size}.",
+            f"image_size must be a multiple of patch_size; got image_size={self.image_size}, "
+            f"patch_size={self.patch_size}.",
         )
 
     def _default_head_dim(self) -> int:
         width, heads = self.hidden_size, self.num_attention_heads
         require(
             width % heads == 0,
-            f"head_dim is hidden_size / num_attention_heads unless it is given; got hidden_size={width!r}, "
+            f"Without head_dim, num_attention_heads must divide hidden_size; got hidden_size={width!r}, "
             f"num_attention_heads={heads!r}.",
         )
         return width // heads
@@ -203,14 +210,14 @@ class LrpeConfig(PreTrainedConfig):
             raise unknown_name("kind of attention", kind, ["linear", "softmax"])
         require(
             decay is None or encoding.decay is None,
-            f"The encoding of layer {layer} brings its own decay; pass decay=None beside it.",
+            f"The encoding of layer {layer} has its own decay; pass decay=None with it.",
         )
         require(
             (decay is None and encoding.decay is None) or self.position_layout == "sequence",
-            f"A decay counts steps along a sequence, and position_layout={self.position_layout!r} is none. Pass "
-            "decay=None, and an encoding without one.",
+            f"A decay needs position_layout='sequence'; got position_layout={self.position_layout!r}. Pass decay=None "
+            "and an encoding without a decay.",
         )
-        encoding.build()  # which checks its fields together
+        encoding.build()  # building checks the fields together
 
     @property
     def position_axes(self) -> int:
@@ -224,11 +231,11 @@ class LrpeConfig(PreTrainedConfig):
         choice = self.of_layer("encoding", layer)
         changes: dict[str, Any] = {"name": choice} if isinstance(choice, str) else dict(choice)
         name, axes = changes.pop("name", None), self.position_axes
-        require(isinstance(name, str | None), f"The name of an encoding is a text; got name={shorten(name)}.")
+        require(isinstance(name, str | None), f"The name of an encoding must be a string; got name={shorten(name)}.")
         self._check_encoding_fields(changes)
         given: dict[str, Any] = {"head_dim": self.head_dim, "axes": axes} | changes
         given["length"] = self.max_position_embeddings if changes.get("length") is None else changes["length"]
-        if name != "per":  # PermuteFormer's layers are alike
+        if name != "per":  # all layers of PermuteFormer share their permutations
             given["seed"] = self._layer_seed(changes, layer)
         if name is None:
             found = EncodingConfig.from_dict(given)
@@ -236,7 +243,7 @@ class LrpeConfig(PreTrainedConfig):
             found = configure_for_heads(name, key_heads=self.num_key_value_heads, **given)
         require(
             found.head_dim == self.head_dim and found.axes == axes,
-            f"The encoding of layer {layer} has head_dim={self.head_dim} and axes={axes} in this model; got "
+            f"The encoding of layer {layer} must have head_dim={self.head_dim} and axes={axes}, as the model; got "
             f"head_dim={found.head_dim}, axes={found.axes}.",
         )
         return found
@@ -248,19 +255,19 @@ class LrpeConfig(PreTrainedConfig):
         heads = changes.get("heads")
         require(
             heads in (None, self.num_key_value_heads),
-            f"An encoding with heads of its own has one for each of {self.num_key_value_heads} key heads; got "
+            f"The heads of an encoding must be None or num_key_value_heads={self.num_key_value_heads}; got "
             f"heads={shorten(heads)}.",
         )
 
     def _layer_seed(self, changes: dict[str, Any], layer: int) -> Any:
-        """Layers draw different values from one seed; the seed of an entry in a list is taken as it is."""
+        """Return a seed that differs between layers; a seed inside a list entry is used unchanged."""
         own = changes.get("seed")
         seed = self.seed if own is None else own
         as_given = isinstance(self.encoding, list) and own is not None
         return seed if as_given or not is_whole(seed) else seed + 1000 * layer
 
     def layer_decay(self) -> list[float] | None:
-        """r of each key head, or None."""
+        """Return r for each key head, or None."""
         if self.decay == "spread":
             return spread_decay(self.num_key_value_heads)
         if isinstance(self.decay, str):
@@ -268,7 +275,7 @@ class LrpeConfig(PreTrainedConfig):
         if self.decay is not None:
             require(
                 len(self.decay) == self.num_key_value_heads and all(0 < r <= 1 for r in self.decay),
-                f"A decay has one r in (0, 1] for each of {self.num_key_value_heads} key heads; got {self.decay}.",
+                f"decay must have one r in (0, 1] per key head, {self.num_key_value_heads} in all; got {self.decay}.",
             )
         return self.decay
 
@@ -278,7 +285,7 @@ class LrpeConfig(PreTrainedConfig):
             return value
         require(
             len(value) == self.num_hidden_layers,
-            f"A list of {name} has one for each of {self.num_hidden_layers} layers; got {len(value)}.",
+            f"{name} must have one entry per layer, {self.num_hidden_layers} in all; got {len(value)} entries.",
         )
         return value[layer]
 
@@ -294,15 +301,15 @@ class LrpeConfig(PreTrainedConfig):
 def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     """Convert the fields of an older format to this one."""
     if not isinstance(values, dict):
-        raise LrpeError(f"A configuration is a JSON object; got {shorten(values)}.")
+        raise LrpeError(f"A configuration must be a JSON object; got {shorten(values)}.")
     kind, version = values.get("model_type", "lrpe"), values.get("format", FORMAT)
     if kind != "lrpe":
-        raise LrpeError(f"This configuration is of model_type {shorten(kind)}, not 'lrpe'. Load it by AutoConfig.")
+        raise LrpeError(f"model_type must be 'lrpe'; got model_type={shorten(kind)}. Load it with AutoConfig.")
     require(
         isinstance(version, int) and version <= FORMAT,
-        f"This lrpe reads configurations up to format {FORMAT}; got format={shorten(version)}. A newer lrpe wrote it.",
+        f"This lrpe reads configurations up to format {FORMAT}; got format={shorten(version)}. Upgrade lrpe.",
     )
     for number in range(version, FORMAT):
-        require(number in UPGRADES, f"Configurations have format 1 or more; got format={number}.")
+        require(number in UPGRADES, f"format must be at least 1; got format={number}.")
         values = UPGRADES[number](values) | {"format": number + 1}
     return values

@@ -1,4 +1,4 @@
-"""The schema of LrpeConfig: the rule of every field, from code, a command line or a file."""
+"""The schema of LrpeConfig: one rule per field, for values from code, a command line or a file."""
 
 import json
 import math
@@ -16,12 +16,12 @@ from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.attention.normalizer import NORMALIZERS
 from lrpe.errors import LrpeError, require, unknown_name
 
-_LARGEST = 2**31 - 1  # of a size
+_LARGEST = 2**31 - 1  # largest size
 _MOST_LAYERS, _MOST_HEADS, _MOST_LABELS = (
     10_000,
     2**16,
     2**20,
-)  # each has an entry of its own in a list or in config.json
+)  # lower limits, since a list or config.json has an entry for each
 _DEEPEST = 8  # nesting of dictionaries and lists; our own files need three levels
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 _PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
@@ -31,7 +31,7 @@ _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
 
 
 class Rule(NamedTuple):
-    """What a field may be: ``says`` completes the sentence "hidden_size is ..."."""
+    """A condition on a field; ``says`` completes the sentence "hidden_size is ..."."""
 
     says: str
     holds: Callable[[Any], bool]
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A field that is one of some names; None may be among them."""
+    """A condition that a field is one of ``names``, which may contain None."""
 
     kind: str
     names: Iterable[str | None]
@@ -63,7 +63,7 @@ def check_fields(values: Mapping[str, Any]) -> None:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; ``LrpeError`` with its name if there is none in it."""
+    """Read a JSON object from a file; raise ``LrpeError`` with the file's name if it holds none."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
@@ -78,12 +78,12 @@ def is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite real number that a float can hold."""
+    """Return whether the value is a finite real number that a float can hold."""
     return math.isfinite(value) if isinstance(value, float) else is_whole(value) and abs(value) < 2**1000
 
 
 def is_json(value: Any, depth: int = _DEEPEST) -> bool:
-    """Whether JSON can hold it, nested no deeper than that: further on, a walk through it would exhaust the stack."""
+    """Return whether JSON can hold the value; the limit on nesting keeps recursion from exhausting the stack."""
     if isinstance(value, dict):
         return depth > 0 and all(isinstance(key, str) and is_json(inner, depth - 1) for key, inner in value.items())
     if isinstance(value, list):
@@ -122,7 +122,7 @@ def _one_or_list(says: str, holds: Callable[[Any], bool]) -> Rule:
 
 
 def _labels(says: str, number_first: bool) -> Rule:
-    """A dictionary between the numbers of labels and their names; JSON makes words of its keys."""
+    """Return the rule of a dictionary between label numbers and names; JSON turns numeric keys into strings."""
 
     def holds(value: Any) -> bool:
         pairs = value.items() if number_first else [(number, name) for name, number in value.items()]

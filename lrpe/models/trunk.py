@@ -1,4 +1,4 @@
-"""The trunk that all models share: embeddings, blocks, a last norm."""
+"""The trunk that all models share: embeddings, blocks and a final norm."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -38,8 +38,8 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
 
     def __init__(self, config: LrpeConfig, *args: Any, **kwargs: Any):
         if getattr(config, "model_type", None) != "lrpe":
-            raise LrpeError(f"{type(self).__name__} is built from an LrpeConfig; got {type(config).__name__}.")
-        if not isinstance(config, LrpeConfig):  # that of another copy of our code, which a model may carry with it
+            raise LrpeError(f"config of {type(self).__name__} must be an LrpeConfig; got {type(config).__name__}.")
+        if not isinstance(config, LrpeConfig):  # the LrpeConfig of an exported model's own copy of our code
             config = LrpeConfig.from_dict(config.to_dict())
         config.check()
         causal = self.causal_by_default and config.image_size is None
@@ -47,13 +47,13 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any):  # type: ignore[override]
-        """Load from safetensors only; changes of the configuration take effect.
+        """Load from safetensors only; configuration changes passed as keyword arguments take effect.
 
-        So ``from_pretrained(folder, decay=None)`` has no decay, and ``encoding={"name": "rope", "base": 500.0}`` those
-        angles. What the file learned and the changed model would learn too is the file's.
+        ``from_pretrained(folder, decay=None)`` has no decay, and ``encoding={"name": "rope", "base": 500.0}`` sets
+        those angles. Tensors that the saved and the changed model both learn are loaded from the file.
         """
         where, wants_info = pretrained_model_name_or_path, kwargs.pop("output_loading_info", False)
-        require(kwargs.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
+        require(kwargs.pop("use_safetensors", True), "Weights are read from safetensors alone: pickles may run code.")
         with naming_damage(where):
             model, info = super().from_pretrained(  # type: ignore[misc]
                 where, *args, use_safetensors=True, output_loading_info=True, **kwargs
@@ -93,7 +93,7 @@ def _reset_norm(norm: nn.Module) -> None:
 
 
 class LrpeModel(LrpePreTrainedModel):
-    """Tokens, or the patches of an image, to hidden states."""
+    """Map tokens, or the patches of an image, to hidden states."""
 
     causal_by_default = True
 
@@ -129,9 +129,9 @@ class LrpeModel(LrpePreTrainedModel):
         cu_seq_lens_q: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
-        """Hidden states (batch, n, hidden_size) of one of ``input_ids``, ``inputs_embeds`` and ``pixel_values``.
+        """Return hidden states (batch, n, hidden_size) of ``input_ids``, ``inputs_embeds`` or ``pixel_values``.
 
-        ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also cover the tokens before. Packed
+        ``attention_mask`` (batch, n) is 1 for real tokens; with a cache it may also cover the cached tokens. Packed
         sequences are separated by ``seq_idx`` (a number per token), by ``cu_seq_lens_q`` (boundaries in one row), or
         by ``position_ids`` that restart.
         """
@@ -162,7 +162,7 @@ class LrpeModel(LrpePreTrainedModel):
     def run(
         self, x: Tensor, tokens: Tokens, states: list[State | None], cache: LrpeCache | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """Run the blocks and the last norm; return the output and the input of each block."""
+        """Run the blocks and the final norm; return the output and the input of each block."""
         seen = []
         for index, block in enumerate(self.layers):
             seen.append(x)
@@ -172,36 +172,37 @@ class LrpeModel(LrpePreTrainedModel):
         return (x if self.norm is None else self.norm(x, tokens.mask)), seen
 
     def embed(self, ids: Tensor | None, embedded: Tensor | None, pixels: Tensor | None, positions: Tensor | None):
-        """The hidden states that the first block takes, and their positions if they are known."""
+        """Return the embeddings of the input, and their positions if they are known."""
         given = [x for x in (ids, embedded, pixels) if x is not None]
         require(
             len(given) == 1,
-            f"A model takes one of input_ids, inputs_embeds and pixel_values; got {len(given) or 'none'} of them.",
+            f"Pass one of input_ids, inputs_embeds and pixel_values; got {len(given) or 'none'} of them.",
         )
         if embedded is not None:
             width = self.config.hidden_size
             fits = embedded.ndim == 3 and embedded.shape[-1] == width
-            require(fits, lambda: f"inputs_embeds are (batch, n, {width}); got {tuple(embedded.shape)}.")
+            require(fits, lambda: f"inputs_embeds must be (batch, n, {width}); got {tuple(embedded.shape)}.")
             return embedded, positions
         if pixels is not None:
             if self.embed_patches is None:
-                raise LrpeError("This is a model of text: it takes input_ids. Set image_size for one of images.")
+                raise LrpeError("This is a text model: pass input_ids, not pixel_values. Set image_size for images.")
             return self.embed_patches(pixels)
         if self.embed_tokens is None or ids is None:
-            raise LrpeError("This is a model of images: it takes pixel_values.")
-        require(ids.ndim == 2, lambda: f"input_ids are (batch, n); got {tuple(ids.shape)}.")
+            raise LrpeError("This is an image model: pass pixel_values, not input_ids.")
+        require(ids.ndim == 2, lambda: f"input_ids must be (batch, n); got {tuple(ids.shape)}.")
         return embed_tokens(self.embed_tokens, ids), positions
 
     def choose_cache(self, given: LrpeCache | None, use_cache: bool | None) -> LrpeCache | None:
         """Return the given cache, a new one if it is wanted, or None."""
         if given is not None and not isinstance(given, LrpeCache):
-            raise LrpeError(f"past_key_values is an LrpeCache, as the model returns it; got {type(given).__name__}.")
+            raise LrpeError(f"past_key_values must be an LrpeCache from this model; got {type(given).__name__}.")
         if given is not None and not self.config.causal:
-            raise LrpeError("Only a causal model continues from a cache; this one is bidirectional.")
+            raise LrpeError("past_key_values needs a causal model; this one is bidirectional. Pass none.")
         checkpointing = self.gradient_checkpointing and self.training
         require(
             given is None or not checkpointing,
-            "Gradient checkpointing computes blocks twice, which a cache cannot; pass no past_key_values, or evaluate.",
+            "Gradient checkpointing runs blocks twice, which would update a cache twice. Pass no past_key_values, or "
+            "call eval().",
         )
         wanted = (self.config.use_cache and not self.training) if use_cache is None else use_cache
         if not self.config.causal or checkpointing or (given is None and not wanted):
@@ -209,16 +210,16 @@ class LrpeModel(LrpePreTrainedModel):
         cache = LrpeCache(len(self.layers)) if given is None else given
         require(
             len(cache.layers) == len(self.layers),
-            f"The cache of this model has {len(self.layers)} layers; got one of {len(cache.layers)}.",
+            f"past_key_values must have {len(self.layers)} layers; got {len(cache.layers)}.",
         )
         return cache
 
     def start(self, cache: LrpeCache | None, batch: int) -> list[State | None]:
-        """The states of a cache, or none; softmax layers of an empty one reserve the room that it asks for."""
+        """Return the states of a cache, or None per layer; softmax layers of an empty cache reserve its ``room``."""
         if cache is None:
             return [None] * len(self.layers)
         for layer, block in zip(cache.of_layers, self.layers, strict=True):
-            reserves = cache.room and not torch.is_grad_enabled()  # what is written in place has no gradient
+            reserves = cache.room and not torch.is_grad_enabled()  # writing in place would break the gradient
             if layer.state is None and reserves and isinstance(block.attention, SoftmaxAttention):
                 layer.state = block.attention.reserve(batch, cache.room)
         return cache.states

@@ -71,23 +71,23 @@ def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
         ({"hiden_size": 32}, "no field of LrpeConfig named 'hiden_size'. Did you mean 'hidden_size'"),
         ({"encoding": "tpye2"}, "no encoding named 'tpye2'. Did you mean 'type2'"),
         ({"encoding": {"name": "type2", "bse": 3}}, "no field of EncodingConfig named 'bse'"),
-        ({"encoding": ["type2"]}, "one for each of 2 layers; got 1"),
-        ({"encoding": {"head_dim": 6}}, "head_dim=8 and axes=1 in this model; got head_dim=6"),
+        ({"encoding": ["type2"]}, "one entry per layer, 2 in all; got 1"),
+        ({"encoding": {"head_dim": 6}}, "head_dim=8 and axes=1, as the model; got head_dim=6"),
         ({"attention": "liner"}, "no kind of attention named 'liner'"),
         ({"normalizer": "outptu"}, "no normalizer named 'outptu'"),
         ({"feature_map": "elu"}, "no feature_map named 'elu'"),
         ({"norm": "group"}, "no norm named 'group'"),
         ({"hidden_act": "gleu"}, "no activation named 'gleu'"),
         ({"decay": "spred"}, "no decay named 'spred'"),
-        ({"decay": [0.5]}, r"one r in \(0, 1\] for each of 4 key heads"),
-        ({"encoding": "per", "decay": "spread"}, "brings its own decay; pass decay=None"),
+        ({"decay": [0.5]}, r"one r in \(0, 1\] per key head, 4 in all"),
+        ({"encoding": "per", "decay": "spread"}, "has its own decay; pass decay=None"),
         ({"hidden_size": 0}, "hidden_size is a whole number of 1 or more"),
         ({"vocab_size": 4.5}, "vocab_size is a whole number"),
-        ({"num_key_value_heads": 3}, "num_key_value_heads divides num_attention_heads"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads must divide num_attention_heads"),
         ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob is a rate in \[0, 1\)"),
-        ({"position_layout": "grid"}, "position_layout of a text model must be"),
-        ({"image_size": 30}, "whole patches; got image_size=30, patch_size=16"),
-        ({"image_size": 32, "position_layout": "grid"}, "position_layout=.grid. is none. Pass decay=None"),
+        ({"position_layout": "grid"}, "position_layout must be 'sequence' for text"),
+        ({"image_size": 30}, "multiple of patch_size; got image_size=30, patch_size=16"),
+        ({"image_size": 32, "position_layout": "grid"}, "position_layout=.grid.. Pass decay=None"),
     ],
 )
 def test_a_broken_law_is_named(changes, message):
@@ -115,13 +115,13 @@ def test_an_older_format_is_read_and_a_newer_one_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(configuration, "UPGRADES", rename)
     assert LrpeConfig.from_pretrained(tmp_path).gated is False
     file.write_text(json.dumps(values | {"format": 3}))
-    with pytest.raises(LrpeError, match=r"up to format 2; got format=3. A newer lrpe wrote it"):
+    with pytest.raises(LrpeError, match=r"up to format 2; got format=3. Upgrade lrpe"):
         LrpeConfig.from_pretrained(tmp_path)
 
 
 def test_a_configuration_of_another_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": 32}))
-    with pytest.raises(LrpeError, match="of model_type 'llama', not 'lrpe'"):
+    with pytest.raises(LrpeError, match="must be 'lrpe'; got model_type='llama'"):
         LrpeConfig.from_pretrained(tmp_path)
 
 

@@ -175,9 +175,9 @@ def test_a_cache_of_another_kind_or_model_is_refused():
     from transformers import DynamicCache
 
     model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
-    with pytest.raises(LrpeError, match=r"past_key_values is an LrpeCache.*got DynamicCache"):
+    with pytest.raises(LrpeError, match=r"past_key_values must be an LrpeCache.*got DynamicCache"):
         model(ids, past_key_values=DynamicCache())
-    with pytest.raises(LrpeError, match="has 2 layers; got one of 3"):
+    with pytest.raises(LrpeError, match="must have 2 layers; got 3"):
         model(ids, past_key_values=LrpeCache(3))
     with pytest.raises(LrpeError, match="cannot remove tokens"):
         model(ids).past_key_values.crop(1)

@@ -120,7 +120,7 @@ def test_what_is_not_an_image_is_named():
         model(torch.randn(1, 2, 15, 16).double())
     with pytest.raises(LrpeError, match="needs an image_size"):
         tiny(LrpeForImageClassification)
-    with pytest.raises(LrpeError, match="a model of text: it takes input_ids"):
+    with pytest.raises(LrpeError, match="a text model: pass input_ids"):
         tiny(LrpeModel)(pixel_values=torch.randn(1, 3, 16, 16))
 
 

@@ -112,7 +112,7 @@ def test_a_mask_of_another_length_or_kind_is_refused():
 def test_a_cache_is_refused_where_blocks_are_computed_twice():
     model, ids = tiny(LrpeForCausalLM).train(), draw_ids(1, 6)
     model.gradient_checkpointing_enable()
-    with pytest.raises(LrpeError, match="Gradient checkpointing computes blocks twice"):
+    with pytest.raises(LrpeError, match="Gradient checkpointing runs blocks twice"):
         model(ids, past_key_values=LrpeCache(2))
 
 
@@ -156,7 +156,7 @@ def test_token_types_and_wide_embeddings_are_named():
     model(ids, token_type_ids=torch.zeros_like(ids))
     with pytest.raises(LrpeError, match="no token types"):
         model(ids, token_type_ids=torch.ones_like(ids))
-    with pytest.raises(LrpeError, match=r"inputs_embeds are \(batch, n, 32\); got \(1, 4, 31\)"):
+    with pytest.raises(LrpeError, match=r"inputs_embeds must be \(batch, n, 32\); got \(1, 4, 31\)"):
         model(inputs_embeds=torch.zeros(1, 4, 31).double())
     with pytest.raises(LrpeError, match="output_attentions=False"):
         tiny(LrpeForPairClassification)(ids, pair_input_ids=ids, output_attentions=True)
@@ -183,7 +183,7 @@ def test_batch_norm_of_many_tokens_does_not_overflow_in_half_precision():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 30}, "head_dim is hidden_size / num_attention_heads unless it is given"),
+        ({"hidden_size": 30}, "num_attention_heads must divide hidden_size"),
         ({"num_key_value_heads": 0}, "num_key_value_heads is a whole number"),
         ({"image_size": -16}, "image_size is a whole number"),
         ({"classifier_hidden_size": 0}, "classifier_hidden_size is a whole number"),
@@ -191,7 +191,7 @@ def test_batch_norm_of_many_tokens_does_not_overflow_in_half_precision():
         ({"initializer_range": -1.0}, "initializer_range is a number above 0"),
         ({"gated": "no"}, "gated is one of"),
         ({"causal": "yes"}, "causal is one of"),
-        ({"pad_token_id": 40}, "pad_token_id is a token below vocab_size=40"),
+        ({"pad_token_id": 40}, "pad_token_id must be below vocab_size=40"),
         ({"encoding": 3}, "encoding is a name, a dictionary, or a list"),
         ({"seed": "a"}, "seed is a whole number"),
         ({"hidden_dropout_prob": "a"}, "hidden_dropout_prob is a rate"),

@@ -365,7 +365,7 @@ def test_a_configuration_that_is_no_json_is_refused_by_name(cls, error, saved):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("model_type", "bert", "model_type 'bert', not 'lrpe'"),
+        ("model_type", "bert", "must be 'lrpe'; got model_type='bert'"),
         ("format", 99, "format=99"),
         ("format", 0, "format=0"),
         ("encodng", "type1", "named 'encodng'. Did you mean 'encoding'"),

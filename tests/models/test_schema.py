@@ -119,7 +119,7 @@ def test_every_field_has_a_rule():
 
 @pytest.mark.parametrize("layout", ["grid", "diagonal"])
 def test_a_decay_needs_patches_in_a_sequence(layout):
-    with pytest.raises(LrpeError, match=f"position_layout='{layout}' is none. Pass decay=None"):
+    with pytest.raises(LrpeError, match=f"position_layout='{layout}'. Pass decay=None"):
         LrpeConfig(image_size=32, position_layout=layout)
     assert LrpeConfig(image_size=32, position_layout=layout, decay=None).position_layout == layout
 
@@ -127,10 +127,10 @@ def test_a_decay_needs_patches_in_a_sequence(layout):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 2**30, "num_attention_heads": 4}, r"at most 2\^40 weights; these sizes ask for about"),
+        ({"hidden_size": 2**30, "num_attention_heads": 4}, r"at most 2\^40 weights; these sizes give about"),
         ({"hidden_size": 10**400}, r"hidden_size=2\^1328 or more"),
         ({"absolute_positions": "sinusoidal", "hidden_size": 15, "num_attention_heads": 3}, "multiple of 4"),
-        ({"eos_token_id": [3, 12]}, r"eos_token_id is a token below vocab_size=12; got eos_token_id=\[3, 12\]"),
+        ({"eos_token_id": [3, 12]}, r"eos_token_id must be below vocab_size=12; got eos_token_id=\[3, 12\]"),
         ({"encoding": {"name": "linear*orthogonal"}}, "no encoding named 'linear.orthogonal'"),
         ({"encoding": {"name": "type2", "rotated": 3}}, "rotates pairs"),
         ({"seed": 2**63 - 1, "encoding": {"seed": 2**64 - 1}}, r"below 2\^64"),
