@@ -36,7 +36,7 @@ class SelfAttention(NamedTuple):
     head_dim: int
 
     def give_way_to(self, module: nn.Module) -> None:
-        """Put another module in its place, which maps its output itself: BERT's map after it goes."""
+        """Replace this module by one that includes the output projection; BERT's separate one is removed."""
         setattr(self.owner, self.name, module)
         if hasattr(self.owner, "output") and getattr(self.owner.output, "dense", None) is self.projections.o_proj:
             self.owner.output.dense = nn.Identity()
@@ -65,7 +65,7 @@ class SelfAttention(NamedTuple):
 
     @property
     def turns(self) -> bool:
-        """Whether a rotary encoding of the model reaches this layer; some of SmolLM3's do without."""
+        """Return whether this layer uses the model's rotary encoding; some layers of SmolLM3 do not."""
         return bool(getattr(self.module, "use_rope", True))
 
     @property
@@ -75,7 +75,7 @@ class SelfAttention(NamedTuple):
 
     @property
     def attention_dropout(self) -> float:
-        """The rate at which attention weights are dropped in training."""
+        """Return the dropout rate of the attention weights."""
         for name in ("attention_dropout", "attn_dropout", "dropout"):
             if hasattr(self.module, name):
                 found = getattr(self.module, name)
@@ -84,7 +84,7 @@ class SelfAttention(NamedTuple):
 
     @property
     def dropout(self) -> float:
-        """The rate at which outputs are dropped within the attention; elsewhere that happens outside of it."""
+        """Return the dropout rate of the output, or 0 if the model applies it outside of the attention."""
         return self.module.resid_dropout.p if hasattr(self.module, "resid_dropout") else 0.0
 
 

@@ -58,7 +58,7 @@ def _rotary_encoding(rotary: Any, attention: SelfAttention) -> Encoding:
 
 
 def _read_rotary(rotary: Any, layer_type: str | None) -> tuple[str, Tensor, float]:
-    """The kind, the angles and the factor of the cosines of a layer; in Gemma 3 each type of layer has its own."""
+    """Return the kind, angles and cosine factor of a layer; in Gemma 3 each type of layer has its own."""
     if not isinstance(rotary.rope_type, dict):
         return rotary.rope_type, rotary.inv_freq, float(rotary.attention_scaling)
     angles, factor = (getattr(rotary, f"{layer_type}_{name}") for name in ("inv_freq", "attention_scaling"))

@@ -74,13 +74,13 @@ class Replaced(Derived, KeepsPrecision):
         _record(config).apply(self)  # type: ignore[arg-type]
 
     def save_pretrained(self: Any, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """transformers' own, with the names that the weights have now; refused if a choice cannot be written."""
+        """Save as transformers does, under the weights' present names; refuse choices that JSON cannot hold."""
         _record(self.config).to_dict()
         super().save_pretrained(save_directory, *args, **{"save_original_format": False} | kwargs)  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, where: Any, *args: Any, config: Any = None, **options: Any) -> Any:
-        """transformers' own, of safetensors alone; weights that are missing are an error, but for a new head's."""
+        """Load as transformers does, from safetensors only; only weights of a new head may be missing."""
         wants_info = options.pop("output_loading_info", False)
         require(options.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
         config = _read_config(_read_values(where, options)) if config is None else config
@@ -139,7 +139,7 @@ def from_pretrained(folder: Any, **options: Any) -> Any:
 
 
 def _saved_class(architectures: Any) -> Any:
-    """The class of the replaced model that has such architectures in its config.json."""
+    """Return the class of a replaced model with these architectures in its config.json."""
     match architectures:
         case [str(name)]:
             kind = getattr(transformers, name, None)

@@ -92,7 +92,7 @@ def _copy_known(folder: Path, root: Path, to: Path) -> None:
 
 
 def _auto_classes(kind: str) -> list[str]:
-    """The auto classes that know a class of ours; one that none of them knows is found by AutoModel."""
+    """Return the auto classes of one of our classes, or AutoModel if it has none."""
     return [each.__name__ for each, model in MODELS.items() if model.__name__ == kind] or ["AutoModel"]
 
 
@@ -158,7 +158,7 @@ def _describe_angles(encoding: EncodingConfig) -> str:
 
 
 def _describe_tokenizer(folder: Path) -> str:
-    """The tokenizer among the files of a folder, in words: its class, its algorithm and the number of its entries."""
+    """Describe the tokenizer in a folder: its class, its algorithm and the number of its entries."""
     settings, content = (
         read_object(file) if file.is_file() else None for file in map(folder.joinpath, _TOKENIZER_FILES)
     )
@@ -169,7 +169,7 @@ def _describe_tokenizer(folder: Path) -> str:
 
 
 def _describe_vocabulary(content: dict[str, Any]) -> str:
-    """The algorithm and the entries of a tokenizer.json, or nothing if it does not say."""
+    """Describe the algorithm and entries of a tokenizer.json; return "" if it does not give them."""
     match content:
         case {"model": {"type": str(algorithm), "vocab": dict(entries)}, "added_tokens": list(added)}:
             names = {*entries, *(token.get("content") for token in added if isinstance(token, dict))}

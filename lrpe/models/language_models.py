@@ -45,9 +45,9 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Logits (batch, n, vocab_size), of the last ``logits_to_keep`` tokens if that is not 0.
+        """Return logits (batch, n, vocab_size), of the last ``logits_to_keep`` tokens if that is not 0.
 
-        With ``labels``, the input itself and -100 where nothing is to be predicted, the loss of the next tokens.
+        ``labels`` are the input tokens, -100 where nothing is to be predicted; they are shifted here for the loss.
         """
         given = (input_ids, attention_mask, position_ids, past_key_values, inputs_embeds)
         output = self.model(*given, use_cache=use_cache, return_dict=True, **kwargs)
@@ -122,7 +122,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Logits (batch, n, vocab_size). ``labels`` are the true tokens, and -100 where nothing was masked."""
+        """Return logits (batch, n, vocab_size); ``labels`` are the true tokens, -100 where nothing was masked."""
         given = (input_ids, attention_mask, position_ids)
         output = self.model(*given, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         mask = None if attention_mask is None else attention_mask != 0

@@ -56,7 +56,7 @@ class KeepsPrecision:
     def _load_pretrained_model(
         model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any, **more: Any
     ) -> Any:
-        """transformers' own, which reads the weights."""
+        """Read the weights as transformers does, after preparing float64 tensors."""
         if state_dict is None and checkpoint_files is not None:
             _keep_stored_precision(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest, **more)
@@ -77,13 +77,13 @@ def _keep_stored_precision(model: PreTrainedModel, files: Iterable[str]) -> None
 
 
 def _float64_names(file: str) -> list[str]:
-    """The float64 tensors of a safetensors file, from its header."""
+    """Return the names of the float64 tensors in a safetensors file, from its header."""
     with safe_open(file, "pt") as tensors:
         return [name for name in tensors.keys() if tensors.get_slice(name).get_dtype() == "F64"]  # noqa: SIM118
 
 
 def _trunk_name(model: PreTrainedModel, name: str) -> str:
-    """A file of the trunk alone has its names without the prefix that they have in a model with a head."""
+    """Return the name without the trunk's prefix, which a file of the trunk alone does not have."""
     return name.removeprefix(f"{model.base_model_prefix}.")
 
 
@@ -108,7 +108,7 @@ def check_found(model: PreTrainedModel, info: Any, where: Any, stored: LrpeConfi
 
 
 def _saved_names(model: PreTrainedModel, stored: LrpeConfig) -> set[str]:
-    """The weights of this model that a file must have: all if it was saved from the same class, else the trunk's."""
+    """Return the weights that a file must have: all if it was saved from the same class, else the trunk's."""
     trunk = model.base_model
     same = type(model).__name__ in (stored.architectures or [])
     with torch.device("meta"):

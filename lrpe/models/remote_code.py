@@ -51,7 +51,7 @@ def _name_all(modules: Iterable[str]) -> str:
 
 
 def closure(modules: Iterable[str]) -> dict[str, str]:
-    """{module: source} of these and of every module of ours that they import."""
+    """Return {module: source} of these modules and of every module of ours that they import."""
     found: dict[str, str] = {}
     waiting = list(modules)
     while waiting:
@@ -63,7 +63,7 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
 
 
 def imported(module: str, source: str) -> list[str]:
-    """The modules of ours that a source imports from, all by ``from lrpe.place import name``."""
+    """Return the modules of ours that a source imports from, by ``from lrpe.module import name``."""
     names = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "lrpe" for alias in node.names):
@@ -95,7 +95,7 @@ def plugins(config: LrpeConfig) -> list[str]:
 
 
 def _list_choices(config: LrpeConfig) -> Iterator[tuple[str, Any, Registry]]:
-    """(kind, name, register) of everything that a configuration chooses by a name of ours."""
+    """Yield (kind, name, registry) of everything that a configuration chooses by a registered name."""
     yield "feature map", config.feature_map, FEATURE_MAPS
     for layer in range(config.num_hidden_layers):
         choice, encoding = config.of_layer("encoding", layer), config.layer_encoding(layer)
