@@ -137,9 +137,9 @@ def test_a_place_without_text_is_named(tmp_path):
     (tmp_path / "picture.png").write_bytes(b"x")
     (tmp_path / ".hidden.txt").write_bytes(b"x")
     for path in (tmp_path, tmp_path / "picture.png"):
-        with pytest.raises(LrpeError, match=r"files \.txt, \.tokens"):
+        with pytest.raises(LrpeError, match=r"files end in \.txt, \.tokens"):
             folder_source(path)
     with pytest.raises(LrpeError, match="is a folder"):
         list(read_lines(tmp_path / "folder.txt"))
-    with pytest.raises(LrpeError, match="every ≥ 3; got 2"):
+    with pytest.raises(LrpeError, match=r"every must be at least 3.*got every=2"):
         folder_source(tmp_path, every=2)

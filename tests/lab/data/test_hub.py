@@ -85,7 +85,7 @@ def test_wikibook_of_the_hub_is_wikipedia_and_books(hub):
 def test_what_the_hub_cannot_give_is_named(hub):
     with pytest.raises(LrpeError, match=r"owner/none could not be read: FileNotFoundError"):
         list(hub_source("owner/none").documents())
-    with pytest.raises(LrpeError, match=r"column 'body'; row 0 has text"):
+    with pytest.raises(LrpeError, match=r"Row 0 of owner/split has no text in column='body'; its columns are text"):
         list(hub_source("owner/split", column="body").documents())
     with pytest.raises(LrpeError, match="owner/name"):
         parse_repository(":en")

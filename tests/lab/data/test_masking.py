@@ -71,5 +71,5 @@ def test_a_special_token_is_no_part_of_a_word():
 
 
 def test_a_rate_that_is_no_share_is_refused():
-    with pytest.raises(LrpeError, match="0 < rate < 1; got 15"):
+    with pytest.raises(LrpeError, match="0 < rate < 1; got rate=15"):
         make_masking(BYTES, rate=15)

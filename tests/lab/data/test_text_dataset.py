@@ -133,12 +133,12 @@ def test_large_documents_keep_their_tokens_and_their_counts(monkeypatch):
 
 
 def test_no_text_for_training_is_refused():
-    with pytest.raises(LrpeError, match="no document with text"):
+    with pytest.raises(LrpeError, match="no training document with text"):
         dataset({"train": ["", " \n"]})
 
 
 def test_a_tokeniser_that_has_no_such_name_is_refused():
-    with pytest.raises(LrpeError, match="got 'bpe:many'"):
+    with pytest.raises(LrpeError, match="got tokenizer='bpe:many'"):
         dataset(tokenizer="bpe:many")
 
 

@@ -104,10 +104,10 @@ def test_what_is_no_tokeniser_is_named(tmp_path):
     with pytest.raises(LrpeError, match=r"tokenizer\.json or a folder with encoder\.json and vocab\.bpe"):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(LrpeError, match="does not hold a tokeniser"):
+    with pytest.raises(LrpeError, match="is not a valid tokeniser"):
         load_tokenizer(tmp_path)
     with pytest.raises(LrpeError, match="from this machine"):
         hub_tokenizer("nobody/has-this")
     for size in (100, 99_999_999_999):  # which would end the process
-        with pytest.raises(LrpeError, match=f"bpe:SIZE is from 260 to 1,000,000; got bpe:{size}"):
+        with pytest.raises(LrpeError, match=f"SIZE must be from 260 to 1,000,000; got bpe:{size}"):
             learn_bpe(TEXTS, size)

@@ -1,1 +1,1 @@
-"""Text for language models: where it comes from, tokenisers, windows."""
+"""Text for language models: its sources, tokenisers and windows."""

@@ -1,4 +1,4 @@
-"""Documents of any file or folder of text."""
+"""Read the documents of a file or folder of text, and assign them to splits."""
 
 import json
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ SUFFIXES = (".txt", ".tokens", ".raw", ".jsonl")  # and each of them with .gz
 
 
 def _is_text(file: Path) -> bool:
-    """Whether this is a file of text, by its name; hidden ones are none."""
+    """Return whether this is a text file, judged by its name; hidden files are not."""
     return file.is_file() and not file.name.startswith(".") and _suffix(file) in SUFFIXES
 
 
 def _suffix(file: Path) -> str:
-    """Its suffix, but for .gz."""
+    """Return the suffix of a file, ignoring .gz."""
     return Path(file.name.removesuffix(".gz")).suffix
 
 
 def read_documents(file: Path) -> Iterator[str]:
-    """The texts of a file: of JSON lines the field "text" of each, else the file is one text."""
+    """Yield the texts of a file: the field "text" of each JSON line, or else the whole file as one text."""
     if _suffix(file) != ".jsonl":
         yield "".join(read_lines(file))
         return
@@ -37,11 +37,13 @@ def _read_record(file: Path, number: int, line: str) -> str:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise LrpeError(f"Each line of {str(file)!r} is a JSON object; line {number} is not: {error}.") from error
+        raise LrpeError(f"Each line of {str(file)!r} must be a JSON object; line {number} is not: {error}.") from error
     text = record.get("text") if isinstance(record, dict) else None
     if not isinstance(text, str):
-        raise LrpeError(f"Each line of {str(file)!r} is a JSON object with a string 'text'; line {number} has none.")
-    require(_is_unicode(text), f"Line {number} of {str(file)!r} has half a surrogate pair.")
+        raise LrpeError(
+            f"Each line of {str(file)!r} must be a JSON object with a string 'text'; line {number} has none."
+        )
+    require(_is_unicode(text), f"Line {number} of {str(file)!r} has an unpaired surrogate, which UTF-8 cannot encode.")
     return text
 
 
@@ -57,12 +59,18 @@ SPLIT_NAMES = {"train": "train", "valid": "validation", "validation": "validatio
 
 
 def folder_source(path: Path, name: str = "text", every: int = 20) -> Source:
-    """The texts under a path; one in ``every`` is for validation and one for the test.
+    """Return the texts under a path; one in ``every`` is for validation and one for the test.
 
-    Files that are named train, valid and test (or lie in folders of these names) are split as they say. Else whole
-    files are held out, by a hash of their path; and of fewer than three files the last shares of each.
+    Files named train, valid and test (or in folders of these names) form these splits. Otherwise whole files are held
+    out, by a hash of their path; with fewer than three files, the last shares of each file are held out.
+
+    Raises:
+        LrpeError: ``every`` is below 3, or the path has no text files.
     """
-    require(every >= 3, f"One document in `every` is for validation and one for the test, so every ≥ 3; got {every}.")
+    require(
+        every >= 3,
+        f"every must be at least 3: one document in `every` is for validation, one for the test; got every={every}.",
+    )
     files = find_files(path)
     named = split_by_name(path, files)
     placed = named or (_split_by_hash(path, files, every) if len(files) >= 3 else {})
@@ -75,13 +83,13 @@ def folder_source(path: Path, name: str = "text", every: int = 20) -> Source:
 
 
 def find_files(path: Path) -> list[Path]:
-    """The files of text under a path, in the order of their names."""
-    found = [file for file in path.rglob("*") if _is_text(file)] if path.is_dir() else [path]
+    """Return the text files under a path, ordered by name."""
+    files = [file for file in path.rglob("*") if _is_text(file)] if path.is_dir() else [path]
     require(
-        all(_suffix(file) in SUFFIXES for file in found) and len(found) > 0,
-        f"Text is in files {', '.join(SUFFIXES)}, plain or with .gz; there is none at {str(path)!r}.",
+        all(_suffix(file) in SUFFIXES for file in files) and len(files) > 0,
+        f"Text files end in {', '.join(SUFFIXES)}, plain or with .gz; there is none at {str(path)!r}.",
     )
-    return sorted(found, key=lambda file: _relative_path(path, file))
+    return sorted(files, key=lambda file: _relative_path(path, file))
 
 
 def _relative_path(path: Path, file: Path) -> str:
@@ -89,16 +97,16 @@ def _relative_path(path: Path, file: Path) -> str:
 
 
 def split_by_name(path: Path, files: list[Path]) -> dict[Path, str]:
-    """The split of each file by the first part of its path, "wiki.valid.tokens" or "test/a.txt", if none is empty."""
+    """Return the split of each file by its path ("wiki.valid.tokens", "test/a.txt"), or {} if a split has none."""
     parts = {
         file: _relative_path(path, file).partition("/")[0].removeprefix("wiki.").partition(".")[0] for file in files
     }
-    found = {file: SPLIT_NAMES[part] for file, part in parts.items() if part in SPLIT_NAMES}
-    return found if len(set(found.values())) == 3 else {}
+    splits = {file: SPLIT_NAMES[part] for file, part in parts.items() if part in SPLIT_NAMES}
+    return splits if len(set(splits.values())) == 3 else {}
 
 
 def _split_by_hash(path: Path, files: list[Path], every: int) -> dict[Path, str]:
-    """Of the files in the order of their hashes: the first share for validation, the next for the test."""
+    """Order the files by a hash of their path; the first share is for validation, the next for the test."""
     order = sorted(files, key=lambda file: sha256(_relative_path(path, file).encode()).hexdigest())
     held = max(1, round(len(files) / every))
     return {file: ("validation", "test", "train")[min(place // held, 2)] for place, file in enumerate(order)}
@@ -113,7 +121,7 @@ def _read_files(files: list[Path], placed: dict[Path, str], every: int) -> Itera
 
 
 def _divide_file(file: Path, every: int) -> Iterator[Document]:
-    """The documents of one file: of many every so many-th is held out, of one the last lines."""
+    """Yield the documents of one file: of JSON lines, two in ``every`` are held out; of other text, its last lines."""
     if _suffix(file) == ".jsonl":
         for number, text in enumerate(read_documents(file)):
             yield Document(choose_split(number, every), text)
@@ -126,5 +134,5 @@ def _divide_file(file: Path, every: int) -> Iterator[Document]:
 
 
 def _find_line_end(text: str, place: int) -> int:
-    """Where the next line begins."""
+    """Return where the next line begins."""
     return text.find("\n", place) + 1 or len(text)

@@ -1,4 +1,4 @@
-"""Documents of the hub, by `datasets`: rows of a public dataset, none of its code."""
+"""Read documents from the Hugging Face hub with `datasets`: the rows of public datasets, never their code."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from lrpe.schema import Count
 
 
 class Repository(NamedTuple):
-    """A dataset of the hub, written "owner/name:configuration@revision"; the last two may be left out."""
+    """A dataset on the hub, written "owner/name:configuration@revision"; configuration and revision are optional."""
 
     name: str
     configuration: str | None
@@ -24,14 +24,14 @@ class Repository(NamedTuple):
 
 
 def parse_repository(text: str) -> Repository:
-    """The repository that is written so.
+    """Parse a repository written as text.
 
     >>> parse_repository("wikimedia/wikipedia:20231101.en")
     Repository(name='wikimedia/wikipedia', configuration='20231101.en', revision=None)
     """
     left, _, revision = text.partition("@")
     name, _, configuration = left.partition(":")
-    require(bool(name), f"A dataset of the hub is 'owner/name:configuration@revision'; got {text!r}.")
+    require(bool(name), f"A repository is written 'owner/name:configuration@revision'; got {text!r}.")
     return Repository(name, configuration or None, revision or None)
 
 
@@ -43,13 +43,25 @@ def hub_source(
     limit: int | None = None,
     streaming: bool = True,
 ) -> Source:
-    """The rows of a dataset of the hub, of each of its splits the first ``limit``.
+    """Return the rows of a dataset on the hub as a source.
 
-    They are read as they come, or if not ``streaming`` downloaded whole before. A dataset that has a training split
-    alone holds out one row in ``every`` for validation and one for the test. What is made of the rows is kept under
-    what is written here, so a revision that is a commit is the only one that never goes stale.
+    The prepared rows are cached under these arguments, so only a revision that is a commit never goes stale.
+
+    Args:
+        repository: "owner/name:configuration@revision".
+        name: the name of the source.
+        column: the column with the text.
+        every: if there is only a training split, one row in ``every`` is for validation and one for the test.
+        limit: read only the first ``limit`` rows of each split; None reads all.
+        streaming: read rows as they arrive instead of downloading the whole dataset first.
+
+    Raises:
+        LrpeError: ``every`` is below 3, or ``repository`` has no name; reading raises it if the hub fails.
     """
-    require(every >= 3, f"One row in `every` is for validation and one for the test, so every ≥ 3; got {every}.")
+    require(
+        every >= 3,
+        f"every must be at least 3: one row in `every` is for validation, one for the test; got every={every}.",
+    )
     where = parse_repository(repository)
     identity = {"hub": list(where), "column": column, "every": every, "limit": limit}
 
@@ -64,12 +76,12 @@ def hub_source(
 
 
 def _open_splits(where: Repository, streaming: bool) -> dict[str, Any]:
-    """The rows of each split, by our names of the splits."""
-    found = _import_datasets().load_dataset(
+    """Return the rows of each split, under our names of the splits."""
+    splits = _import_datasets().load_dataset(
         where.name, where.configuration, revision=where.revision, streaming=streaming
     )
-    require("train" in found, f"A dataset has a split named train; {where.name} has {', '.join(found) or 'none'}.")
-    return {SPLIT_NAMES[name]: rows for name, rows in found.items() if name in SPLIT_NAMES}
+    require("train" in splits, f"A dataset needs a split named train; {where.name} has {', '.join(splits) or 'none'}.")
+    return {SPLIT_NAMES[name]: rows for name, rows in splits.items() if name in SPLIT_NAMES}
 
 
 def _read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository) -> Iterator[str]:
@@ -77,28 +89,28 @@ def _read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository)
         text = row.get(column)
         if not isinstance(text, str):
             raise LrpeError(
-                f"A row of {where.name} has its text in the column {column!r}; row {number} has "
-                f"{', '.join(row)}. Name another column."
+                f"Row {number} of {where.name} has no text in column={column!r}; its columns are "
+                f"{', '.join(row)}. Pass another column."
             )
         yield text
 
 
 @contextmanager
 def _report_failures(where: Repository) -> Iterator[None]:
-    """What goes wrong inside is the hub's, the network's or the library's, which have no error in common."""
+    """Raise ``LrpeError`` for any failure: the hub, the network and the library have no common error class."""
     try:
         yield
     except LrpeError:
         raise
     except Exception as error:
         raise LrpeError(
-            f"{where.name} could not be read: {type(error).__name__}: {error}. Datasets that come with code are not "
-            "read; for others see the network, or get the files and name them as the dataset `text`."
+            f"{where.name} could not be read: {type(error).__name__}: {error}. Datasets that need code are not "
+            "supported; otherwise check the network, or download the files and load them as the dataset `text`."
         ) from error
 
 
 def _import_datasets() -> ModuleType:
-    require_extras("Reading data of the hub", "hub")
+    require_extras("Reading data from the hub", "hub")
     import datasets  # type: ignore[import-not-found]
 
     return datasets
@@ -115,7 +127,7 @@ def load(
     limit: Count | None = None,
     streaming: bool = True,
 ) -> TextDataset:
-    """Return one dataset of the hub, or several, one after the other; see ``hub_source`` for how rows are read."""
+    """Return one dataset of the hub, or several in a row; see ``hub_source`` for how rows are read."""
     names = [repository] if isinstance(repository, str) else list(repository)
     sources = [hub_source(each, name, column, every, limit, streaming) for each in names]
     return text_dataset(join_sources(name, sources), tokenizer, length, packed)
@@ -124,7 +136,7 @@ def load(
 ENTRIES = (
     text_entry(
         name="hub-text",
-        summary="Any dataset of the hub with a column of text: repository='owner/name:configuration@revision'.",
+        summary="Any dataset on the hub with a column of text: repository='owner/name:configuration@revision'.",
         licence="its own; see its page",
         source="https://huggingface.co/datasets",
         layout=None,

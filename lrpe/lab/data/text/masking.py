@@ -1,4 +1,4 @@
-"""Tokens hidden as RoBERTa hides them: some of each window, drawn anew in every epoch."""
+"""Mask tokens as RoBERTa does: some of each window, drawn anew in every epoch."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,24 @@ from lrpe.lab.data.dataset import Draw, Sample
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.data.text.windows import UNSCORED, Windows
 
-_MASKED, _REPLACED = 0.8, 0.1  # of the tokens to be predicted; the rest is left as it is
+_MASKED, _REPLACED = 0.8, 0.1  # shares of the tokens to predict; the others stay unchanged
 
 
 @dataclass(frozen=True)
 class _Masking:
-    """Which tokens may be hidden (no special ones), and by what; ``spaces`` tell words apart that are hidden whole."""
+    """Which tokens may be hidden, and by what.
+
+    Special tokens are never hidden. With ``spaces``, which mark where words begin and end, whole words are hidden.
+    """
 
     rate: float
     mask: int
-    ordinary: np.ndarray  # the ids that stand for text
+    ordinary: np.ndarray  # the ids that are not special
     hidable: np.ndarray  # (vocabulary,) bool
-    spaces: np.ndarray | None = None  # (2, vocabulary) bool: its text begins, ends with a space
+    spaces: np.ndarray | None = None  # (2, vocabulary) bool: the text begins with a space, ends with one
 
     def hide(self, ids: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """The ids with some of them hidden, and the labels: the true ids of those, UNSCORED elsewhere."""
+        """Return the ids with some hidden, and the labels: the true ids where hidden, UNSCORED elsewhere."""
         chosen = self.choose(ids, generator)
         labels = np.where(chosen, ids, UNSCORED)
         fate = generator.random(len(ids))
@@ -32,7 +35,7 @@ class _Masking:
         return np.where(chosen, hidden, ids), labels
 
     def choose(self, ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Of the words of a window (or its tokens) the share ``rate``, rounded up or down at random; (n,) bool."""
+        """Choose the share ``rate`` of the words (or tokens) of a window, rounded up or down at random; (n,) bool."""
         hidable = self.hidable[ids]
         words = self.number_words(ids)
         candidates = np.unique(words[hidable])
@@ -42,7 +45,7 @@ class _Masking:
         return chosen[words] & hidable
 
     def number_words(self, ids: np.ndarray) -> np.ndarray:
-        """The word that each token is part of, 0, 1, ...; every token is one if they are not taken whole."""
+        """Return the number of the word that each token is part of; without ``spaces`` each token is a word."""
         if self.spaces is None:
             return np.arange(len(ids))
         begins, ends = self.spaces[0][ids], self.spaces[1][ids]
@@ -53,9 +56,16 @@ class _Masking:
 
 
 def make_masking(tokenizer: Tokenizer, rate: float = 0.15, whole_words: bool = False) -> _Masking:
-    """RoBERTa's masking with this tokeniser's vocabulary."""
-    require(0 < rate < 1, f"A share of the tokens is hidden, so 0 < rate < 1; got {rate}.")
-    require("mask" in tokenizer.specials, "A hidden token is replaced by <mask>, which this tokeniser has not.")
+    """Return RoBERTa's masking for this tokeniser's vocabulary.
+
+    Raises:
+        LrpeError: ``rate`` is not between 0 and 1, or the tokeniser has no <mask>.
+    """
+    require(0 < rate < 1, f"rate, the share of hidden tokens, must satisfy 0 < rate < 1; got rate={rate}.")
+    require(
+        "mask" in tokenizer.specials,
+        "The tokeniser has no <mask>, which hides tokens; add it by with_specials('mask').",
+    )
     hidable = np.ones(len(tokenizer), dtype=bool)
     hidable[tokenizer.special_ids] = False
     spaces = _find_spaces(tokenizer) if whole_words else None
@@ -69,9 +79,9 @@ def _find_spaces(tokenizer: Tokenizer) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MaskedWindows:
-    """Windows of a stream with some tokens hidden; a start token stands before each, within its length.
+    """Windows of a stream with some tokens hidden; each begins with a start token, which counts towards its length.
 
-    ``fixed`` windows hide the same in every epoch and with every seed, so that evaluations compare.
+    ``fixed`` windows hide the same tokens in every epoch and with every seed, so that evaluations are comparable.
     """
 
     windows: Windows
@@ -80,7 +90,10 @@ class MaskedWindows:
     fixed: bool
 
     def __post_init__(self) -> None:
-        require(self.windows.length >= 2, f"A start and a token make a window of 2 or more; got {self.windows.length}.")
+        require(
+            self.windows.length >= 2,
+            f"length must be at least 2, for the start and one token; got length={self.windows.length}.",
+        )
 
     @property
     def step(self) -> int:

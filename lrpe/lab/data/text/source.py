@@ -1,4 +1,4 @@
-"""Where documents come from: one pass over them, each with its split."""
+"""Sources of documents: one pass over the documents, each with its split."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Annotated, Any, NamedTuple
 
 from lrpe.schema import Range
 
-Every = Annotated[int, Range(3)]  # of so many documents one is for validation, one for the test, the rest for training
+Every = Annotated[int, Range(3)]  # per this many documents, one is for validation, one for the test
 
 
 class Document(NamedTuple):
-    """A text that stands for itself: an article, a book, a module."""
+    """One self-contained text: an article, a book, a module."""
 
     split: str  # train, validation or test
     text: str
@@ -19,7 +19,7 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Documents in an order of their own. ``identity`` is all that they depend on, JSON-friendly."""
+    """Documents in a fixed order. ``identity`` is everything they depend on, JSON-friendly."""
 
     name: str
     identity: dict[str, Any]
@@ -30,15 +30,14 @@ class Source:
 
 
 def join_sources(name: str, sources: Iterable[Source]) -> Source:
-    """The documents of one source after the other."""
+    """Return a source with the documents of each source in turn."""
     parts = tuple(sources)
     identity = {"joined": [part.identity for part in parts]}
     return Source(name, identity, lambda: chain.from_iterable(part.documents() for part in parts))
 
 
 def choose_split(number: int, every: int) -> str:
-    """The split of a document by its number: of ``every`` in a row the last is for the test, the one before for
-    validation.
+    """Return the split of a document by its number: of ``every`` in a row, the last two are held out.
 
     >>> [choose_split(number, every=4) for number in range(5)]
     ['train', 'train', 'validation', 'test', 'train']

@@ -1,4 +1,4 @@
-"""The tokens of a split, one document after the other, in a file that is read where it is asked for."""
+"""Token streams: the tokens of a split, document after document, in a memory-mapped file; writing and reading them."""
 
 import json
 import re
@@ -18,55 +18,56 @@ from lrpe.lab.data.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Stream:
-    """``marks`` are (3, documents + 1): tokens, words and bytes up to the end of each document, from 0 on.
+    """The tokens of a split on disk.
 
-    A word is what stands between spaces, or the end of a line, as WikiText counts them.
+    ``marks`` are (3, documents + 1): the tokens, words and bytes up to the end of each document, starting with 0. As in
+    WikiText, whitespace separates words, and each end of a line counts as one.
     """
 
     file: Path
     dtype: str
-    start: int  # the token that stands before the first one: the end of a document before it
+    start: int  # the token before the first one: the end of a document
     marks: np.ndarray
 
     def __len__(self) -> int:
-        """Tokens, each of which can be predicted from those before it."""
+        """Return the number of tokens, each of which can be predicted from the tokens before it."""
         return int(self.marks[0, -1])
 
     def read(self, begin: int, end: int) -> np.ndarray:
-        """The tokens begin ... end - 1, int64; number -1 is ``start``."""
-        found = self.tokens[max(begin, 0) : end].astype(np.int64)
-        return np.concatenate([[self.start], found]) if begin < 0 else found
+        """Return the tokens begin ... end - 1 as int64; token -1 is ``start``."""
+        tokens = self.tokens[max(begin, 0) : end].astype(np.int64)
+        return np.concatenate([[self.start], tokens]) if begin < 0 else tokens
 
     @cached_property
     def tokens(self) -> np.ndarray:
         return np.memmap(self.file, self.dtype, mode="r")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another process maps the file anew."""
+        """Leave out the memory map: another process maps the file itself."""
         return {name: value for name, value in self.__dict__.items() if name != "tokens"}
 
     def sequences(self, begin: int, end: int) -> np.ndarray:
-        """Which document each of these tokens belongs to, counted from 0 at ``begin``."""
-        found = np.searchsorted(self.marks[0], np.arange(begin, end), side="right")
-        return found - found[:1]
+        """Return the document number of each of these tokens, counted from 0 at ``begin``."""
+        documents = np.searchsorted(self.marks[0], np.arange(begin, end), side="right")
+        return documents - documents[:1]
 
     def words_and_bytes(self, begin: int, end: int) -> tuple[float, float]:
-        """Those of some tokens: of whole documents exactly, of a part of one as its tokens are to all of them."""
+        """Return the words and bytes of some tokens: exact for whole documents, in proportion for parts of one."""
         words, size = (np.interp((begin, end), self.marks[0], marks) for marks in self.marks[1:])
         return float(words[1] - words[0]), float(size[1] - size[0])
 
 
 def read_streams(folder: Path, tokenizer: Tokenizer) -> dict[str, Stream]:
-    """The splits that were written and have a document, train first."""
+    """Return the streams in a folder that have a document, train first."""
     marks = {
         split: np.load(folder / f"{split}.marks.npy")
         for split in ("train", "validation", "test")
         if (folder / f"{split}.marks.npy").is_file()
     }
     return {
-        split: Stream(folder / f"{split}.tokens", tokenizer.dtype, tokenizer.eos, found)
-        for split, found in marks.items()
-        if found[0, -1] > 0
+        split: Stream(folder / f"{split}.tokens", tokenizer.dtype, tokenizer.eos, counts)
+        for split, counts in marks.items()
+        if counts[0, -1] > 0
     }
 
 
@@ -75,7 +76,7 @@ _LINE = re.compile(r"\n(?=\S)")
 
 
 class _Piece(NamedTuple):
-    """A part of a document that is encoded by itself."""
+    """A part of a document that is encoded separately."""
 
     split: str
     text: str
@@ -89,22 +90,22 @@ def _cut_documents(documents: Iterable[Document]) -> Iterator[_Piece]:
 
 
 def cut(text: str, size: int = _SIZE) -> Iterator[str]:
-    """Parts of about ``size`` characters, cut before the last of the newlines between two lines.
+    """Yield parts of about ``size`` characters, cut before the last newline between two lines.
 
-    There GPT-2's pattern cuts too, so that the parts have the tokens of the whole.
+    GPT-2's pattern also splits there, so the parts have the same tokens as the whole text.
 
     >>> list(cut("one\\n\\ntwo\\nthree", size=3))
     ['one\\n', '\\ntwo', '\\nthree']
     """
     begin = 0
-    while len(text) - begin > size and (found := _LINE.search(text, begin + size)):
-        yield text[begin : found.start()]
-        begin = found.start()
+    while len(text) - begin > size and (newline := _LINE.search(text, begin + size)):
+        yield text[begin : newline.start()]
+        begin = newline.start()
     yield text[begin:]
 
 
 def _group_pieces(pieces: Iterable[_Piece], size: int = 4 * _SIZE) -> Iterator[list[_Piece]]:
-    """Lists of about ``size`` characters together."""
+    """Yield lists of pieces, each list of about ``size`` characters."""
     held, characters = [], 0
     for piece in pieces:
         held.append(piece)
@@ -117,7 +118,7 @@ def _group_pieces(pieces: Iterable[_Piece], size: int = 4 * _SIZE) -> Iterator[l
 
 
 def write_streams(folder: Path, source: Source, tokenizer: Tokenizer) -> None:
-    """Every split of a source as SPLIT.tokens and SPLIT.marks.npy, and facts.json."""
+    """Write each split of a source as SPLIT.tokens and SPLIT.marks.npy, and its counts as facts.json."""
     writers: dict[str, _Writer] = {}
     documents = progress(source.documents(), f"{source.name}: tokens", unit="documents")
     with ExitStack() as files:
@@ -135,12 +136,12 @@ def write_streams(folder: Path, source: Source, tokenizer: Tokenizer) -> None:
 
 @dataclass
 class _Writer:
-    """A split that is being written."""
+    """Writes one split."""
 
     file: BinaryIO
     tokenizer: Tokenizer
     marks: list[tuple[int, int, int]] = field(default_factory=lambda: [(0, 0, 0)])
-    pending: tuple[int, int, int] = (0, 0, 0)  # of the document that has not ended yet
+    pending: tuple[int, int, int] = (0, 0, 0)  # the counts of the unfinished document
     ending: int = -1  # its last token, -1 if it has none
     empty: int = 0
 

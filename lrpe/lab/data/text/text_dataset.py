@@ -1,4 +1,4 @@
-"""A source of documents, a tokeniser and a length: a dataset for language models."""
+"""Build a dataset for language models from a source of documents, a tokeniser and a length."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,14 +25,14 @@ from lrpe.lab.data.text.windows import Windows
 from lrpe.schema import Count
 from lrpe.serialization import read_json
 
-_STREAM_VERSION = 1  # of what is written
+_STREAM_VERSION = 1  # of the files that write_streams writes
 
 text_entry = partial(Entry, kind="text")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextDataset(Dataset):
-    """A dataset whose splits are ``Windows`` of what this tokeniser made of its documents."""
+    """A dataset whose splits are ``Windows`` of its tokenised documents."""
 
     splits: Mapping[str, Windows]
     tokenizer: Tokenizer
@@ -46,15 +46,22 @@ class TextDataset(Dataset):
 def text_dataset(
     source: Source, tokenizer: str | Tokenizer = "bpe:8192", length: Count = 512, packed: bool = False
 ) -> TextDataset:
-    """Tokenise a source, on the first call, and cut it into windows of ``length`` tokens.
+    """Tokenise a source on the first call, and cut it into windows of ``length`` tokens.
 
-    ``tokenizer`` is one, or what ``choose_tokenizer`` takes: "bytes", "words", "bpe:8192", a path, "hub:NAME".
+    Args:
+        source: the documents.
+        tokenizer: a tokeniser, or its name: "bytes", "words", "bpe:8192", a path, "hub:NAME".
+        length: tokens per window.
+        packed: whether attention restarts with each document.
+
+    Raises:
+        LrpeError: the tokeniser is unknown, or no training document has text.
     """
     chosen = _choose_tokenizer(tokenizer, source)
     recipe = {"version": _STREAM_VERSION, "source": source.identity, "tokenizer": chosen.fingerprint()}
     folder = prepare(source.name, recipe, partial(write_streams, source=source, tokenizer=chosen))
     streams = read_streams(folder, chosen)
-    require("train" in streams, f"{source.name} has no document with text in it that is for training.")
+    require("train" in streams, f"{source.name} has no training document with text.")
     splits = {name: Windows(stream, length, packed=packed) for name, stream in streams.items()}
     facts = {
         "splits": read_json(folder / "facts.json", dict),
@@ -70,13 +77,16 @@ def show(tokenizer: Tokenizer, sample: Sample) -> str:
     return repr(tokenizer.decode(sample["input_ids"]))
 
 
-_TOKENIZER_VERSION = 1  # of how they are learned
-_BPE_CHARACTERS = 100_000_000  # BPE is learned from no more than this
-_BPE_PIECE = 1 << 14  # characters that are counted at a time
+_TOKENIZER_VERSION = 1  # of how tokenisers are learned
+_BPE_CHARACTERS = 100_000_000  # BPE is learned from at most this many, plus the end of the last document
+_BPE_PIECE = 1 << 14  # characters counted at a time
 
 
 def _choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
-    """One of "bytes"; "words" or "bpe:SIZE", of the training documents; "hub:NAME", from this machine; or a path."""
+    """Return the tokeniser of this name for a source.
+
+    "bytes"; "words" or "bpe:SIZE", learned from the training documents; "hub:NAME", from this machine; or a path.
+    """
     if isinstance(name, Tokenizer):
         return name
     if name == "bytes":
@@ -90,13 +100,13 @@ def _choose_tokenizer(name: str | Tokenizer, source: Source) -> Tokenizer:
     if os.path.exists(name):
         return load_tokenizer(Path(name))
     raise LrpeError(
-        f"A tokeniser is 'bytes', 'words', 'bpe:SIZE', 'hub:NAME' or the path of a tokenizer.json or of the folder "
-        f"with GPT-2's two files; got {name!r}."
+        f"tokenizer must be 'bytes', 'words', 'bpe:SIZE', 'hub:NAME' or the path of a tokenizer.json or of a folder "
+        f"with GPT-2's two files; got tokenizer={name!r}."
     )
 
 
 def _learn_once(name: str, source: Source, learn: Callable[[Iterable[str]], Tokenizer]) -> Tokenizer:
-    """Learn a tokeniser of that name on the first call; load it on all others."""
+    """Learn the tokeniser of this name on the first call; load it afterwards."""
 
     def build(folder: Path) -> None:
         texts = progress(source.training_texts(), f"{source.name}: vocabulary", unit="documents")
@@ -111,7 +121,7 @@ def _learn_from_pieces(texts: Iterable[str], size: int) -> Tokenizer:
 
 
 def _first_pieces(texts: Iterable[str]) -> Iterator[str]:
-    """The texts in pieces, until there are enough characters."""
+    """Yield the texts in pieces until there are ``_BPE_CHARACTERS`` characters."""
     seen = 0
     for text in texts:
         yield from cut(text, _BPE_PIECE)

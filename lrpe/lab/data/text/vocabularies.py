@@ -1,4 +1,4 @@
-"""Where tokenisers come from: bytes, the words of a text, byte-level BPE that is learned here or loaded."""
+"""Create tokenisers: of bytes, of the words of a text, and byte-level BPE, learned or loaded."""
 
 import re
 from collections import Counter
@@ -15,14 +15,14 @@ from lrpe.lab.data.text.tokenizer import Tokenizer
 _GPT2 = (
     ("encoder.json", "vocab.bpe"),
     ("vocab.json", "merges.txt"),
-)  # the two files, as OpenAI and as the hub name them
+)  # the two files, with OpenAI's names and with the hub's
 _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")  # in this order
-_LARGEST_BPE = 1_000_000  # entries; tokenizers ends the process when it cannot have room for as many as are asked for
-_MULTIPLE = 8  # fairseq fills a vocabulary of words up to a multiple of this
+_LARGEST_BPE = 1_000_000  # entries; tokenizers aborts the process if it cannot allocate the vocabulary
+_MULTIPLE = 8  # fairseq pads a vocabulary of words to a multiple of this
 
 
 def byte_level() -> Tokenizer:
-    """256 bytes, each its own id; then padding (256, as in Long-Range Arena), start, end and mask."""
+    """Return a tokeniser of 256 bytes, each its own id; then <pad> (256, as in Long-Range Arena), <s>, </s>, <mask>."""
     alphabet = {character: byte for byte, character in enumerate(byte_characters())}
     core = _make_byte_core(models.BPE(vocab=alphabet, merges=[]))
     core.add_special_tokens(["<pad>", "<s>", "</s>", "<mask>"])
@@ -30,12 +30,12 @@ def byte_level() -> Tokenizer:
 
 
 def _encode_bytes(core: Core, texts: Sequence[str]) -> list[np.ndarray]:
-    """What the core would give, without the way round."""
+    """Return the same ids as the core, but faster."""
     return [np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int64) for text in texts]
 
 
 def byte_characters() -> list[str]:
-    """The printable characters by which GPT-2's BPE writes the bytes 0 ... 255."""
+    """Return the printable characters that GPT-2's BPE uses for the bytes 0 ... 255."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
@@ -49,10 +49,11 @@ def _make_byte_core(model: models.Model) -> Core:
 
 
 def learn_words(texts: Iterable[str]) -> Tokenizer:
-    """The words between spaces, and </s> for the end of a line: WikiText's vocabulary as fairseq builds it.
+    """Return a tokeniser of words between spaces, and </s> for the end of a line: fairseq's vocabulary for WikiText.
 
-    That is <s>, <pad>, </s>, <unk>, then the words from the most frequent on (equals by the alphabet), and madeupword
-    entries up to a multiple of 8, before which we place <mask>. WikiText-103's 267,733 words and <unk> give 267,744.
+    The entries are <s>, <pad>, </s>, <unk>, the words from the most frequent to the rarest (ties in alphabetical
+    order), then <mask>, which is ours, and madeupword entries up to a multiple of 8. WikiText-103's 267,733 words and
+    <unk> give 267,744.
     """
     counts: Counter[str] = Counter()
     for text in texts:
@@ -70,22 +71,26 @@ def learn_words(texts: Iterable[str]) -> Tokenizer:
 
 
 def bpe_size(name: str) -> int | None:
-    """Return the entries that "bpe:SIZE" asks for; None if the name is not of that form.
+    """Return SIZE of "bpe:SIZE", or None if the name is not of that form.
 
     >>> bpe_size("bpe:8192"), bpe_size("bytes"), bpe_size("bpe:many")
     (8192, None, None)
     """
-    found = re.fullmatch("bpe:([0-9]{1,12})", name)
-    return int(found[1]) if found else None
+    match = re.fullmatch("bpe:([0-9]{1,12})", name)
+    return int(match[1]) if match else None
 
 
 def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
-    """Byte-level BPE with ``size`` entries: <s>, <pad>, </s>, <mask>, the 256 bytes, and the merges that pay most."""
+    """Learn byte-level BPE with ``size`` entries: <s>, <pad>, </s>, <mask>, the 256 bytes, the most frequent merges.
+
+    Raises:
+        LrpeError: ``size`` is too small for these, or above a million.
+    """
     specials = ["<s>", "<pad>", "</s>", "<mask>"]
     least = 256 + len(specials)
     require(
         least <= size <= _LARGEST_BPE,
-        f"BPE starts from 256 bytes and {len(specials)} special tokens, so bpe:SIZE is from {least} to "
+        f"BPE starts from 256 bytes and {len(specials)} special tokens, so SIZE must be from {least} to "
         f"{_LARGEST_BPE:,}; got bpe:{size}.",
     )
     core = _make_byte_core(models.BPE())
@@ -97,13 +102,17 @@ def learn_bpe(texts: Iterable[str], size: int) -> Tokenizer:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """A tokenizer.json, or the folder that has it; or the folder that has GPT-2's two files."""
+    """Load a tokenizer.json, a folder with one, or a folder with GPT-2's two files.
+
+    Raises:
+        LrpeError: there is none, or it is damaged.
+    """
     file = path / "tokenizer.json" if path.is_dir() else path
     pair = next((pair for pair in _GPT2 if all((path / name).is_file() for name in pair)), None)
     require(
         file.is_file() or pair is not None,
-        f"A tokeniser is a tokenizer.json or a folder with {' or '.join(' and '.join(two) for two in _GPT2)}; "
-        f"{str(path)!r} is none.",
+        f"Expected a tokenizer.json or a folder with {' or '.join(' and '.join(two) for two in _GPT2)}; "
+        f"{str(path)!r} is neither.",
     )
     try:
         if file.is_file():
@@ -113,24 +122,32 @@ def load_tokenizer(path: Path) -> Tokenizer:
     except LrpeError:
         raise
     except Exception as error:  # tokenizers raises nothing narrower
-        raise LrpeError(f"{str(path)!r} does not hold a tokeniser: {error}. Get the file anew.") from error
+        raise LrpeError(f"{str(path)!r} is not a valid tokeniser: {error}. Download the file again.") from error
     core.add_special_tokens(["<|endoftext|>"])
     return Tokenizer(core)
 
 
 def hub_tokenizer(name: str, download: bool = False) -> Tokenizer:
-    """The fast tokeniser of a model of the hub, from this machine alone unless ``download``; none of its code runs."""
+    """Return the fast tokeniser of a model on the hub; none of the model's code runs.
+
+    Args:
+        name: the model's name.
+        download: whether to download it; otherwise it must be on this machine.
+
+    Raises:
+        LrpeError: it cannot be read, or has no tokenizer.json.
+    """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        found = AutoTokenizer.from_pretrained(name, local_files_only=not download, trust_remote_code=False)
+        loaded = AutoTokenizer.from_pretrained(name, local_files_only=not download, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise LrpeError(
             f"The tokeniser {name!r} could not be read{'' if download else ' from this machine'}: {error} "
-            "Download it first (huggingface-cli download), or name a tokenizer.json."
+            "Download it first (huggingface-cli download), or pass the path of a tokenizer.json."
         ) from error
-    if not isinstance(found, PreTrainedTokenizerFast):
-        raise LrpeError(f"A tokeniser is read from its tokenizer.json; {name!r} has none.")
-    given = {role: getattr(found, f"{role}_token") for role in ("bos", "pad", "eos", "unk", "mask")}
-    core = Core.from_str(found.backend_tokenizer.to_str())
-    return Tokenizer(core, {role: token for role, token in given.items() if token is not None})
+    if not isinstance(loaded, PreTrainedTokenizerFast):
+        raise LrpeError(f"The tokeniser must have a tokenizer.json; {name!r} has none.")
+    tokens = {role: getattr(loaded, f"{role}_token") for role in ("bos", "pad", "eos", "unk", "mask")}
+    core = Core.from_str(loaded.backend_tokenizer.to_str())
+    return Tokenizer(core, {role: token for role, token in tokens.items() if token is not None})

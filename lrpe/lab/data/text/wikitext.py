@@ -1,4 +1,4 @@
-"""WikiText-103 and WikiText-2: Wikipedia's good articles, in words."""
+"""WikiText-103 and WikiText-2: Wikipedia's good and featured articles, split into words."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -21,17 +21,21 @@ _LAYOUT = "wiki.train.tokens, wiki.valid.tokens, wiki.test.tokens (or .txt, .raw
 
 
 def wikitext_source(path: Path, name: str) -> Source:
-    """The articles of the three files, in a folder or in its only subfolder such as wikitext-103/."""
-    require(path.is_dir(), f"{name} is read from a folder with {_LAYOUT}; {str(path)!r} is a file.")
+    """Return the articles of the three files, in a folder or in its only subfolder such as wikitext-103/.
+
+    Raises:
+        LrpeError: the path is not a folder with one file per split.
+    """
+    require(path.is_dir(), f"The path of {name} must be a folder with {_LAYOUT}; {str(path)!r} is a file.")
     inner = [folder for folder in path.iterdir() if folder.is_dir() and folder.name.startswith("wikitext")]
     folder = inner[0] if len(inner) == 1 else path
     files = split_by_name(folder, find_files(folder))
-    require(len(files) == 3, f"{name} is read from {_LAYOUT}; in {str(folder)!r} there are {_name_files(files)}.")
+    require(len(files) == 3, f"{name} needs {_LAYOUT}; {str(folder)!r} has {_name_files(files)}.")
     return Source(name, {"articles": {files[file]: hash_files(file) for file in files}}, partial(_read_articles, files))
 
 
 def _name_files(files: dict[Path, str]) -> str:
-    return ", ".join(file.name for file in files) or "not all three"
+    return ", ".join(file.name for file in files) or "too few of them"
 
 
 def _read_articles(files: dict[Path, str]) -> Iterator[Document]:
@@ -39,13 +43,13 @@ def _read_articles(files: dict[Path, str]) -> Iterator[Document]:
 
 
 def _gather_articles(lines: Iterator[Document]) -> Iterator[Document]:
-    """The articles of lines in the order of their splits; an empty one, as the hub has it, ends too."""
-    for split, those in groupby(lines, key=attrgetter("split")):
-        yield from (Document(split, article) for article in split_articles(text or " \n" for _, text in those))
+    """Yield the articles of lines that are ordered by split; an empty line, as on the hub, gets its newline."""
+    for split, group in groupby(lines, key=attrgetter("split")):
+        yield from (Document(split, article) for article in split_articles(text or " \n" for _, text in group))
 
 
 def split_articles(lines: Iterator[str]) -> Iterator[str]:
-    """The articles, each from its title on; every line is in one of them.
+    """Yield the articles, each beginning with its title; every line is in one of them.
 
     >>> list(
     ...     split_articles(iter([" = A =\\n", " \\n", " a\\n", " = = B = =\\n", " \\n", " = C =\\n", " \\n", " c\\n"]))
@@ -63,7 +67,7 @@ def split_articles(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _ends_with_title(lines: list[str]) -> bool:
-    """Whether " = Title = " has come, between empty lines; " = = Heading = = " stands within an article."""
+    """Return whether the lines end with " = Title = " between empty lines; " = = Heading = = " is not a title."""
     if len(lines) < 3 or lines[-3].strip() or lines[-1].strip():
         return False
     words = lines[-2].split()
@@ -79,7 +83,7 @@ def _load(
 def _load_from_hub(
     name: str, repository: str, tokenizer: str | Tokenizer = "words", length: Count = 512, packed: bool = False
 ) -> TextDataset:
-    """The same from the hub, where a row is a line."""
+    """Load it from the hub, where each row is a line."""
     rows = hub_source(repository, name)
     source = Source(name, {"articles": rows.identity}, lambda: _gather_articles(rows.documents()))
     return text_dataset(source, tokenizer, length, packed)

@@ -1,4 +1,4 @@
-"""A stream cut into windows, whose every token is to be predicted from those before it."""
+"""Cut a stream into windows in which each token is predicted from the tokens before it."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,17 @@ from lrpe.errors import require
 from lrpe.lab.data.dataset import Draw, Sample
 from lrpe.lab.data.text.stream import Stream
 
-UNSCORED = -100  # the label of what is not to be predicted, as torch's cross-entropy has it
+UNSCORED = -100  # the label of tokens that are not predicted; the default of torch's cross-entropy
 
 
 @dataclass(frozen=True)
 class Windows:
     """Window k predicts the tokens k · stride ... (k + 1) · stride - 1, the last of its ``length``.
 
-    With a stride of None, which is the length, nothing is carried on from one window to the next; with a smaller one
-    each has length - stride tokens that are given and not scored. Each token of the stream is scored once. ``packed``
-    windows number the documents, so that the attention restarts with each; ``whole`` ones leave out a shorter last one.
+    A stride of None means the length: no context is carried over from one window to the next. With a smaller stride,
+    each window begins with length - stride tokens of context, which are not scored. Each token of the stream is scored
+    once. ``packed`` windows number the documents, so that attention restarts with each; ``whole`` drops a shorter last
+    window.
     """
 
     stream: Stream
@@ -27,7 +28,7 @@ class Windows:
     def __post_init__(self) -> None:
         require(
             1 <= self.step <= self.length,
-            f"A window of `length` tokens scores the last `stride`, so 1 ≤ stride ≤ length; got stride={self.stride}, "
+            f"stride must be in 1 ... length, as a window scores its last `stride` tokens; got stride={self.stride}, "
             f"length={self.length}.",
         )
 
@@ -39,10 +40,10 @@ class Windows:
         return len(self.stream) // self.step if self.whole else -(-len(self.stream) // self.step)
 
     def sample(self, draw: Draw) -> Sample:
-        """``labels`` are the tokens to predict, each in the place from which it is predicted.
+        """Return ``input_ids`` and, as ``labels``, the token that follows each of them.
 
-        So ``input_ids`` are one token behind them; before a stream, and before each document if packed, stands the end
-        of a document. ``words`` and ``bytes`` are those of the scored tokens.
+        The input before the first token of a stream, and of each document if packed, is the end of a document.
+        ``words`` and ``bytes`` count those of the scored tokens.
         """
         scored, end = draw.index * self.step, min((draw.index + 1) * self.step, len(self.stream))
         begin = max(0, (draw.index + 1) * self.step - self.length)
