@@ -14,7 +14,10 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, width: int, base: float = 10000.0):
         super().__init__()
-        require(width >= 2 and width % 2 == 0, f"Sines and cosines come in pairs, so width is even; got width={width}.")
+        require(
+            width >= 2 and width % 2 == 0,
+            f"width must be a positive even number, as sines and cosines come in pairs; got width={width}.",
+        )
         self.width, self.base = width, base
 
     def forward(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -29,7 +32,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, length: int, width: int):
         super().__init__()
-        require(length >= 1 and width >= 1, f"Sizes are 1 or more; got length={length}, width={width}.")
+        require(length >= 1 and width >= 1, f"length and width must be at least 1; got length={length}, width={width}.")
         self.embedding = nn.Embedding(length, width)
 
     def forward(self, positions: Tensor) -> Tensor:
@@ -40,7 +43,7 @@ class LearnedPositions(nn.Module):
             low, high = int(s.min()), int(s.max())
             require(
                 low >= 0 and high < length,
-                f"Learned positions end at {length - 1}; got positions from {low} to {high}. "
-                "Make the table longer, or use an encoding without a longest position.",
+                f"positions must be from 0 to {length - 1}; got positions from {low} to {high}. "
+                "Increase length, or use an encoding without a longest position.",
             )
         return self.embedding(s)

@@ -18,7 +18,7 @@ def rows_last(x: Tensor, layout: Layout) -> Tensor:
         return x
     if layout != "bnhd" or x.ndim < 3:
         raise LrpeError(
-            f"layout is 'bhnd' for x of shape (batch, heads, n, d) or 'bnhd' for (batch, n, heads, d); "
+            f"layout must be 'bhnd' for x of shape (batch, heads, n, d) or 'bnhd' for (batch, n, heads, d); "
             f"got layout={layout!r} for x {tuple(x.shape)}."
         )
     return x.transpose(-3, -2)
@@ -50,15 +50,15 @@ def check_axes(table: Table, positions: Tensor, heads: int | None, maker: str) -
     Without this check a tensor that lacks its head axis would broadcast against the wrong axis of x, silently.
     """
     if not isinstance(table, tuple):
-        raise LrpeError(f"{maker}.table(positions) returns a tuple of tensors; got {type(table).__name__}.")
+        raise LrpeError(f"{maker}.table(positions) must return a tuple of tensors; got {type(table).__name__}.")
     batch, n = positions.shape[:2]
     for t in tensors_of(table):
         shape = tuple(t.shape)
         if len(shape) != 4 or shape[0] not in (1, batch) or shape[1] not in (1, heads or 1) or shape[2] != n:
             raise LrpeError(
-                f"{maker}.table(positions) returns tensors with the axes (batch or 1, heads or 1, n, width): here "
+                f"{maker}.table(positions) must return tensors with the axes (batch or 1, heads or 1, n, width): here "
                 f"({batch} or 1, {heads or 1}{' or 1' if heads else ''}, {n}, any); got {shape}. "
-                "A table that all heads share is made with .unsqueeze(1)."
+                "For a table that all heads share, use .unsqueeze(1)."
             )
     return table
 
@@ -69,18 +69,18 @@ def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
     if positions is None:
         if axes != 1:
             raise LrpeError(
-                f"A grid of {axes} axes has no positions of its own; pass lrpe.positions.grid(height, width)."
+                f"positions are required for a grid of {axes} axes; pass lrpe.positions.grid(height, width)."
             )
         return sequence(n, device=x.device)[None]
     if isinstance(positions, Tensor) and positions.device != x.device:
         raise LrpeError(
-            f"Positions live where the features do; got {positions.device} and {x.device}. Move one of them."
+            f"positions and x must be on one device; got {positions.device} and {x.device}. Move one of them."
         )
     positions = batched(positions, axes)
     if positions.shape[1] != n:  # not require(): writing a size into a message makes a compiler fix it
         raise LrpeError(
-            f"Every row has one position; got {positions.shape[1]} positions for {n} rows of x {tuple(x.shape)}."
-            + _swapped_axes_hint(x, -3, positions.shape[1])
+            f"positions must have one entry per row of x; got {positions.shape[1]} positions for {n} rows of x "
+            f"{tuple(x.shape)}." + _swapped_axes_hint(x, -3, positions.shape[1])
         )
     return positions
 
@@ -95,7 +95,7 @@ def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Tab
         return transform(x, _map_table(lambda t: align(t, x, "batch"), table))
     if x.ndim < 3 or x.shape[-3] % heads != 0:
         raise LrpeError(
-            f"This encoding has {heads} heads, so x is (..., heads, n, d) with a multiple of {heads} heads; "
+            f"This encoding has {heads} heads, so x must be (..., heads, n, d) with a multiple of {heads} heads; "
             f"got {tuple(x.shape)}." + _swapped_axes_hint(x, -2, heads)
         )
     if x.shape[-3] == heads:
@@ -111,15 +111,15 @@ def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:
     """
     if t.shape[-2] != x.shape[-2]:
         raise LrpeError(
-            f"The table holds {t.shape[-2]} positions; x {tuple(x.shape)} has {x.shape[-2]}."
-            + _swapped_axes_hint(x, -3, t.shape[-2])
+            f"The table must have one position per row of x; got {t.shape[-2]} positions for {x.shape[-2]} rows "
+            f"of x {tuple(x.shape)}." + _swapped_axes_hint(x, -3, t.shape[-2])
         )
     batch = t.shape[0]
     lead = x.ndim - 2
     has_batch_axis = lead >= 2 or (lead == 1 and lone_axis == "batch")
     if batch != 1 and not (has_batch_axis and batch == x.shape[0]):
         raise LrpeError(
-            f"Positions of shape (batch, n) align with the first axis of x; got {batch} rows of positions for x "
+            f"positions of shape (batch, n) must match the first axis of x; got {batch} rows of positions for x "
             f"{tuple(x.shape)}{'' if has_batch_axis else ', which has no batch axis'}."
         )
     if lead == 0:

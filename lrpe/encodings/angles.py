@@ -13,7 +13,7 @@ from lrpe.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 
 def geometric(count: int, dim: int, base: float = 10000.0) -> Tensor:
     """α_k = base^(-2k / dim), RoPE's and the listing's kind a. Type 2 takes count = dim/2, Type 1 count = dim."""
-    require(base > 1, f"Geometric angles fall, so base > 1; got base={base}.")
+    require(base > 1, f"base must exceed 1, so that geometric angles decrease; got base={base}.")
     return base ** (-2 * torch.arange(count, dtype=torch.float64, device="cpu") / dim)
 
 
@@ -33,7 +33,7 @@ def constant(count: int, length: int) -> Tensor:
 
 
 def _quarter_turn(length: int) -> float:
-    require(length >= 1, f"These angles divide a quarter turn by the longest length, 1 or more; got length={length}.")
+    require(length >= 1, f"length, the longest length, must be at least 1; got length={length}.")
     return math.pi / 2 / length
 
 
@@ -44,7 +44,7 @@ class Scaling(ABC):
     factor: float
 
     def __post_init__(self):
-        require(self.factor >= 1, f"A context is lengthened by a factor of 1 or more; got factor={self.factor}.")
+        require(self.factor >= 1, f"factor must be at least 1; got factor={self.factor}.")
 
     @property
     def score_scale(self) -> float:
@@ -84,8 +84,11 @@ class YaRN(Scaling):
 
     def __post_init__(self):
         super().__post_init__()
-        require(self.length > 0, f"YaRN needs the trained length, 1 or more; got length={self.length}.")
-        require(self.fast > self.slow > 0, f"YaRN needs fast > slow > 0 turns; got {self.fast}, {self.slow}.")
+        require(self.length > 0, f"length, the trained length, must be at least 1; got length={self.length}.")
+        require(
+            self.fast > self.slow > 0,
+            f"fast and slow must satisfy fast > slow > 0; got fast={self.fast}, slow={self.slow}.",
+        )
 
     @property
     def score_scale(self) -> float:
@@ -128,8 +131,8 @@ class Angles(Precise):
     ):
         super().__init__()
         alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, dtype=torch.float64, device="cpu")
-        require(alpha.ndim in (1, 2), f"α has shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
-        require(alpha.is_floating_point(), f"α is real; got {alpha.dtype}.")
+        require(alpha.ndim in (1, 2), f"alpha must have shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
+        require(alpha.is_floating_point(), f"alpha must be real; got {alpha.dtype}.")
         self.alpha: Tensor
         alpha = alpha.detach().clone()
         if learned:

@@ -19,7 +19,7 @@ class Basis(HasAdjoint, Precise):
 
     def __init__(self, dim: int):
         super().__init__()
-        require(dim >= 1, f"A basis has a dimension of 1 or more; got dim={dim}.")
+        require(dim >= 1, f"dim must be at least 1; got dim={dim}.")
         self.dim = dim
 
     @abstractmethod
@@ -71,7 +71,7 @@ class OddEven(Basis):
     def __init__(self, dim: int, width: int | None = None):
         super().__init__(dim)
         self.width = dim if width is None else width
-        require(0 <= self.width <= dim, f"The first w features of d interleave, so 0 ≤ w ≤ d; got w={width}, d={dim}.")
+        require(0 <= self.width <= dim, f"width must be from 0 to dim; got width={width}, dim={dim}.")
 
     def table(self, dtype: torch.dtype = torch.float32) -> Table:
         k = torch.arange(self.dim)

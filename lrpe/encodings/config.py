@@ -77,15 +77,14 @@ class EncodingConfig:
         _check_types(self)
         require(
             1 <= self.axes <= self.head_dim,
-            f"A position has one axis or more, and each turns a dimension or more; got axes={self.axes}, "
-            f"head_dim={self.head_dim}.",
+            f"axes must be at least 1, and head_dim at least axes; got axes={self.axes}, head_dim={self.head_dim}.",
         )
         _check_sizes(self)
         require(
             self.seed is None or 0 <= self.seed < 2**64,
-            f"A seed is 0 or more and below 2^64, or None; got seed={self.seed}.",
+            f"seed must be None or from 0 to 2^64 - 1; got seed={self.seed}.",
         )
-        require(self.acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={self.acts!r}.")
+        require(self.acts in ("before", "after"), f"acts must be 'before' or 'after' (φ); got acts={self.acts!r}.")
         _look_up("basis", self.basis, BASES)
         _look_up("position matrix", self.matrix, MATRICES | OUTSIDE)
         _look_up("kind of angles", self.angles, ANGLES)
@@ -120,7 +119,7 @@ class EncodingConfig:
         for key in values:
             if key not in known:
                 raise unknown_name("field of EncodingConfig", key, known)
-        require("head_dim" in values, f"An encoding needs its head_dim; got only {sorted(values)}.")
+        require("head_dim" in values, f"head_dim is required; got only {sorted(values)}.")
         return cls(**values)
 
     def to_json(self) -> str:
@@ -131,8 +130,10 @@ class EncodingConfig:
         try:
             values = json.loads(text)
         except json.JSONDecodeError as error:
-            raise LrpeError(f"An EncodingConfig is a JSON object; got {text[:80]!r}: {error}.") from None
-        require(isinstance(values, dict), f"An EncodingConfig is a JSON object; got {text[:80]!r}.")
+            raise LrpeError(
+                f"The text of an EncodingConfig must be a JSON object; got {text[:80]!r}: {error}."
+            ) from None
+        require(isinstance(values, dict), f"The text of an EncodingConfig must be a JSON object; got {text[:80]!r}.")
         return cls.from_dict(values)
 
 
@@ -169,10 +170,10 @@ def _check_sizes(config: EncodingConfig) -> None:
     for name, least in _LEAST.items():
         value = getattr(config, name)
         fits = least <= value < 2**20 if isinstance(value, int) else name == "heads"  # which may be None
-        require(fits, f"{name} of an encoding is {least} or more, and below 2^20; got {name}={str(value)[:40]}.")
+        require(fits, f"{name} must be at least {least} and below 2^20; got {name}={str(value)[:40]}.")
     for r in config.decay or ():
         number = isinstance(r, int | float) and not isinstance(r, bool)
-        require(number and 0 < r <= 1, f"A decay has one r with 0 < r ≤ 1 per head; got {config.decay}.")
+        require(number and 0 < r <= 1, f"decay must have one r with 0 < r ≤ 1 per head; got decay={config.decay}.")
 
 
 def _check_scaling(config: EncodingConfig) -> None:
@@ -180,7 +181,7 @@ def _check_scaling(config: EncodingConfig) -> None:
     scaling = _read_scaling(config.scaling)
     require(
         scaling is None or isinstance(scaling, Interpolation) or config.angles == "geometric",
-        f"{type(scaling).__name__} scales geometric angles; got angles={config.angles!r}. Interpolation scales any.",
+        f"{type(scaling).__name__} needs angles='geometric'; got angles={config.angles!r}. Interpolation scales any.",
     )
 
 
@@ -212,7 +213,7 @@ def _build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
     else:
         length = config.length
         if length is None:
-            raise LrpeError(f"{config.angles.capitalize()} angles need the longest length; pass length=, such as 512.")
+            raise LrpeError(f"angles={config.angles!r} needs the longest length; pass length=, such as 512.")
         alpha = ANGLES[config.angles](count, length)
     if config.heads is not None:
         alpha = alpha.expand(config.heads, count)
@@ -226,7 +227,7 @@ def _write_scaling(scaling: Any) -> dict[str, Any]:
             return {"kind": kind} | asdict(scaling)
     require(
         isinstance(scaling, dict) and "kind" in scaling,
-        f"A scaling is such as {{'kind': 'yarn', 'factor': 4, 'length': 2048}}, of kind {', '.join(SCALINGS)}; "
+        f"scaling must be a dict like {{'kind': 'yarn', 'factor': 4, 'length': 2048}}, of kind {', '.join(SCALINGS)}; "
         f"got {scaling!r}.",
     )
     return dict(scaling)
@@ -258,8 +259,8 @@ def _build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
     rotated = free - free % 2 if config.rotated is None else config.rotated
     require(
         0 <= rotated <= free and rotated % 2 == 0 and (rotated == 0 or rotated // 2 >= config.axes),
-        f"Type 2 rotates pairs, one or more for each axis; got rotated={rotated}, alternating={config.alternating}, "
-        f"head_dim={config.head_dim}, axes={config.axes}.",
+        f"rotated must be even, 0 or at least 2 per axis, and rotated + alternating at most head_dim; got "
+        f"rotated={rotated}, alternating={config.alternating}, head_dim={config.head_dim}, axes={config.axes}.",
     )
     pairs, rest = config.share(rotated // 2, axis), config.share(config.head_dim - rotated, axis)
     alternating = config.share(config.alternating, axis)
@@ -270,15 +271,15 @@ def _build_permutation(config: EncodingConfig, axis: int) -> Permutation:
     dim = config.share(config.head_dim, axis)
     require(
         dim > 1 or config.axes == 1,
-        f"Each axis permutes two dimensions or more; got head_dim={config.head_dim}, axes={config.axes}.",
+        f"head_dim must be at least 2 per axis; got head_dim={config.head_dim}, axes={config.axes}.",
     )
     return Permutation(dim, seed=next_seed(config.seed, axis), heads=config.heads)
 
 
 def _build_stochastic(config: EncodingConfig) -> StochasticEncoding:
     if config.heads is None:
-        raise LrpeError("SPE has frequencies of its own in each head; pass heads=, the number of heads.")
-    require(config.axes == 1, f"SPE encodes positions of one axis; got axes={config.axes}.")
+        raise LrpeError("SPE has separate frequencies per head; pass heads=, the number of heads.")
+    require(config.axes == 1, f"axes must be 1 for SPE; got axes={config.axes}.")
     return StochasticEncoding(config.head_dim, config.heads, config.sines, config.realizations, seed=config.seed)
 
 

@@ -83,14 +83,14 @@ class Encoding(PositionalEncoding):
         if not (isinstance(basis, Basis) and isinstance(matrix, PositionMatrix)):
             given = f"{type(basis).__name__} and {type(matrix).__name__}"
             raise LrpeError(f"Encoding(P, Λ) takes a Basis and a PositionMatrix, in that order; got {given}.")
-        require(basis.dim == matrix.dim, f"P and Λ act on the same space; got dimensions {basis.dim} and {matrix.dim}.")
-        require(acts in ("before", "after"), f"An encoding acts 'before' or 'after' φ; got acts={acts!r}.")
+        require(basis.dim == matrix.dim, f"P and Λ must have equal dim; got {basis.dim} and {matrix.dim}.")
+        require(acts in ("before", "after"), f"acts must be 'before' or 'after' (φ); got acts={acts!r}.")
         if decay is not None:
             inside = decay.ndim == 1 and bool(((decay > 0) & (decay <= 1)).all())
-            require(inside, f"A decay has one r with 0 < r ≤ 1 per head, in shape (heads,); got {decay.tolist()}.")
+            require(inside, f"decay must have one r with 0 < r ≤ 1 per head, in shape (heads,); got {decay.tolist()}.")
             require(
                 matrix.heads in (None, len(decay)),
-                f"A decay has one r per head; got {len(decay)} for {matrix.heads} heads.",
+                f"decay must have one r per head; got {len(decay)} for {matrix.heads} heads.",
             )
         self.basis, self.matrix = basis, matrix
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
@@ -129,7 +129,7 @@ class Encoding(PositionalEncoding):
         if table is None:
             table = self.table(positions_for(x, positions, self.axes), x.dtype)
         elif positions is not None:
-            raise LrpeError("A table already holds its positions; pass one of the two.")
+            raise LrpeError("Pass positions or table, not both: a table contains its positions.")
         else:
             check_table(table, x)
         with without_autocast(x):
@@ -174,13 +174,13 @@ class Encoding(PositionalEncoding):
 
 def check_features(x: Tensor, head_dim: int) -> None:
     if x.ndim < 2 or x.shape[-1] != head_dim:
-        raise LrpeError(f"Features have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.")
-    require(x.is_floating_point(), lambda: f"Features are real floating-point numbers; got {x.dtype}.")
+        raise LrpeError(f"x must have shape (..., n, head_dim) with head_dim={head_dim}; got {tuple(x.shape)}.")
+    require(x.is_floating_point(), lambda: f"x must be real floating-point numbers; got {x.dtype}.")
 
 
 def check_table(table: EncodingTable, x: Tensor) -> None:
     if not isinstance(table, EncodingTable):
-        raise LrpeError(f"A table is made by this encoding's table(positions); got {type(table).__name__}.")
+        raise LrpeError(f"table must come from this encoding's table(positions); got {type(table).__name__}.")
     if any(t.is_floating_point() and t.dtype != compute_dtype(x.dtype) for t in tensors_of(table)):
         raise LrpeError(
             f"table must have been made for the dtype of x; for {x.dtype} make it by table(positions, x.dtype)."

@@ -24,7 +24,9 @@ def _permuteformer_as_published(given: _Fields) -> _Fields:
     """One permutation per head from PermuteFormer's own seed, before φ, and r_h = sigmoid(3h/H + 2) per step."""
     heads = given.get("heads")
     if heads is None:
-        raise LrpeError("PermuteFormer has a permutation and a decay of its own in each head; pass heads=.")
+        raise LrpeError(
+            "PermuteFormer has a separate permutation and decay per head; pass heads=, the number of heads."
+        )
     decay = torch.sigmoid(3 * torch.arange(heads, dtype=torch.float64, device="cpu") / heads + 2)
     return {"matrix": "permutation", "seed": _PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
 
@@ -67,7 +69,10 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
     if star and basis in BASES and matrix in MATRICES:
         return EncodingConfig.from_dict({"basis": basis, "matrix": matrix} | given)
     if name in ("sinusoidal", "learned", "absolute"):
-        raise LrpeError("Absolute positions are added to embeddings: lrpe.SinusoidalPositions, lrpe.LearnedPositions.")
+        raise LrpeError(
+            f"Absolute positions are added to embeddings, and {name!r} is no encoding of queries and keys; use "
+            "lrpe.encodings.SinusoidalPositions or lrpe.encodings.LearnedPositions."
+        )
     raise unknown_name("encoding", name, [*known, *(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)])
 
 

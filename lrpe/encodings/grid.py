@@ -14,11 +14,11 @@ class Grid(PositionMatrix):
     """A representation of ℤ^a: each axis acts on its own share of the dimensions, so (3, 5) and (5, 3) differ."""
 
     def __init__(self, *parts: PositionMatrix):
-        require(len(parts) >= 2, f"A grid has 2 axes or more, one Λ each; got {len(parts)}.")
+        require(len(parts) >= 2, f"parts must be at least 2, one Λ per axis; got {len(parts)}.")
         kinds = {(part.is_complex, part.heads, part.axes, part.score_scale) for part in parts}
         require(
             len(kinds) == 1 and parts[0].axes == 1,
-            "The parts of a grid have one axis each and are alike, all complex or all real, of equal heads and "
+            "parts must have one axis each and be alike: all complex or all real, with equal heads and "
             f"score_scale; got (is_complex, heads, axes, score_scale) = {', '.join(sorted(map(str, kinds)))}.",
         )
         super().__init__(sum(part.dim for part in parts), parts[0].heads)

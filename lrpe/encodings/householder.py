@@ -27,7 +27,7 @@ class Householder(Basis):
         super().__init__(dim)
         require(
             1 <= reflections <= dim,
-            f"Every orthogonal d × d matrix is a product of at most d reflections; got reflections={reflections}, "
+            f"reflections must be from 1 to dim, which gives every orthogonal matrix; got reflections={reflections}, "
             f"dim={dim}.",
         )
         self.reflections = reflections

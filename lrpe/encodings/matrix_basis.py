@@ -13,18 +13,19 @@ from lrpe.precision import in_float64, keep, keep_exact, normal
 def nearest_unitary(given: Tensor, name: str) -> Tensor:
     """Return the nearest unitary matrix in float64 on the CPU; raise LrpeError if ``given`` is not nearly unitary."""
     if not isinstance(given, Tensor):
-        raise LrpeError(f"{name} is a tensor; got {type(given).__name__}. torch.tensor(...) makes one.")
+        raise LrpeError(f"{name} must be a tensor; got {type(given).__name__}. Pass torch.tensor(...).")
     square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
-    require(square, f"{name} is a square matrix; got shape {tuple(given.shape)}.")
+    require(square, f"{name} must be a square matrix; got shape {tuple(given.shape)}.")
     W = given.cpu().to(torch.complex128 if given.is_complex() else torch.float64)
     require(
-        bool(W.isfinite().all()), f"{name} is finite; got {int((~W.isfinite()).sum())} entries that are nan or inf."
+        bool(W.isfinite().all()),
+        f"{name} must be finite; got {int((~W.isfinite()).sum())} entries that are nan or inf.",
     )
     residual = float((W.mH @ W - torch.eye(len(W), dtype=W.dtype, device="cpu")).abs().max())
     tolerance = 1e-8 if given.dtype == W.dtype else 1e-5
     require(
         residual <= tolerance,
-        f"{name} is unitary: {name}ᴴ {name} = I to {tolerance:.0e} in {given.dtype}; got a largest difference of "
+        f"{name} must be unitary: {name}ᴴ {name} = I to {tolerance:.0e} in {given.dtype}; got a largest difference of "
         f"{residual:.2e}. With U, _, Vh = torch.linalg.svd({name}), U @ Vh is the unitary matrix nearest to it.",
     )
     return _polish(W)

@@ -25,11 +25,10 @@ class Orthogonal(PositionMatrix):
         super().__init__(dim, angles.heads)
         self.pairs = angles.count
         self.alternating = alternating
-        require(alternating >= 0, f"The alternating part has 0 dimensions or more; got alternating={alternating}.")
+        require(alternating >= 0, f"alternating must be at least 0; got alternating={alternating}.")
         require(
             2 * self.pairs + alternating <= dim,
-            f"Orthogonal rotates pairs, so 2·pairs + alternating ≤ dim; got pairs={self.pairs}, "
-            f"alternating={alternating}, dim={dim}.",
+            f"2·pairs + alternating must be at most dim; got pairs={self.pairs}, alternating={alternating}, dim={dim}.",
         )
         self.angles = angles
         self.has_adjoint = self.has_adjoint and 2 * self.pairs == dim

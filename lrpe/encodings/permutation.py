@@ -29,7 +29,7 @@ class Permutation(PositionMatrix):
         lists = permutation.reshape(-1, permutation.shape[-1]).tolist() if shaped else []
         require(
             len(lists) > 0 and all(sorted(pi) == list(range(dim)) for pi in lists),
-            f"A permutation holds each of the integers 0, ..., {dim - 1} once, in shape ({dim},) or (heads, {dim}); "
+            f"permutation must contain each integer 0, ..., {dim - 1} once, in shape ({dim},) or (heads, {dim}); "
             f"got {permutation.tolist()}.",
         )
         cycles = torch.tensor([_walk_cycles(pi) for pi in lists], device="cpu")  # (heads, 4, d)

@@ -22,7 +22,7 @@ class PositionMatrix(HasAdjoint, Precise):
 
     def __init__(self, dim: int, heads: int | None = None):
         super().__init__()
-        require(dim >= 1, f"Λ has a dimension of 1 or more; got dim={dim}.")
+        require(dim >= 1, f"dim must be at least 1; got dim={dim}.")
         self.dim = dim
         self.heads = heads
 

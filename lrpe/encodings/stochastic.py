@@ -39,7 +39,7 @@ class StochasticEncoding(PositionalEncoding):
     def __init__(self, head_dim: int, heads: int, sines: int = 1, realizations: int = 64, seed: int | None = None):
         super().__init__()
         sizes = {"head_dim": head_dim, "heads": heads, "sines": sines, "realizations": realizations}
-        require(min(sizes.values()) >= 1, f"SPE's sizes are 1 or more; got {sizes}.")
+        require(min(sizes.values()) >= 1, f"{', '.join(sizes)} must be at least 1; got {sizes}.")
         self.head_dim, self.heads, self.sines, self.feature_dim = head_dim, heads, sines, realizations
         drawn = normal(3, heads, head_dim, sines, seed=seed)
         self.freqs: Tensor

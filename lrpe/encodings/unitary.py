@@ -20,7 +20,7 @@ class Unitary(PositionMatrix):
 
     def __init__(self, dim: int, angles: Angles | None = None):
         angles = angles or Angles(geometric(dim, dim), dim=dim)
-        require(angles.count == dim, f"Unitary turns each dimension, so α has dim={dim} angles; got {angles.count}.")
+        require(angles.count == dim, f"angles must have one α per dimension, dim={dim}; got {angles.count}.")
         super().__init__(dim, angles.heads)
         self.angles = angles
 

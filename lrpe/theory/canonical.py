@@ -72,7 +72,7 @@ class CanonicalForm(Precise):
 
     def __init__(self, head_dim: int):
         super().__init__()
-        require(head_dim >= 1, f"head_dim is 1 or more; got head_dim={head_dim}.")
+        require(head_dim >= 1, f"head_dim must be at least 1; got head_dim={head_dim}.")
         self.head_dim = head_dim
 
     @abstractmethod
@@ -92,7 +92,7 @@ class CanonicalForm(Precise):
     def relative(self, offset: int) -> Tensor:
         """Return Ŵ_{t-s} = block-diag(W^(1), ..., W^(m)) in float64 or complex128 on the CPU; f_rel = q̂ᴴ Ŵ k̂."""
         whole = isinstance(offset, int) and not isinstance(offset, bool)
-        require(whole, f"The offset t-s is an integer; got {offset!r}.")
+        require(whole, f"offset, t-s, must be an integer; got offset={offset!r}.")
         return torch.block_diag(*(primitive.matrix(offset, self.head_dim) for primitive in self.primitives()))
 
     def scores(
@@ -152,7 +152,7 @@ def _check_shape(W: Tensor, count: int, d_1: int, d_2: int) -> None:
     fits = shape == (count, d_1, d_2) or (shape == (count,) and d_1 == d_2)
     require(
         fits,
-        f"W maps {count} offsets to matrices of shape ({count}, {d_1}, {d_2}), as q̂ is {d_1} and k̂ {d_2} wide, or, "
+        f"W must map {count} offsets to matrices of shape ({count}, {d_1}, {d_2}), as q̂ is {d_1} and k̂ {d_2} wide, or, "
         f"where these are equal, to numbers of shape ({count},); got {shape}.",
     )
 
@@ -163,5 +163,5 @@ def _broadcast(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         lead = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     except RuntimeError:
         shapes = f"{tuple(q.shape)} and {tuple(k.shape)}"
-        raise LrpeError(f"The axes of q and k before the last two broadcast; got {shapes}.") from None
+        raise LrpeError(f"The axes of q and k before the last two must broadcast; got {shapes}.") from None
     return q.expand(*lead, *q.shape[-2:]), k.expand(*lead, *k.shape[-2:])

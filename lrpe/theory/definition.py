@@ -64,7 +64,7 @@ def verify(
     False
     """
     given = [value for value in (subject, relative, map) if value is not None]
-    require(len(given) == 1, "verify takes one of: an encoding or factor M(s), relative=W(s), map=f(x, s).")
+    require(len(given) == 1, f"verify takes exactly one of subject, relative=W(s) and map=f(x, s); got {len(given)}.")
     if relative is not None:
         return _verify_relative(relative, Measure(relative(0), tolerance, from_zero, seed))
     if map is not None:
@@ -75,7 +75,7 @@ def verify(
         return _verify_module(subject, dim, tolerance, from_zero, seed)
     if not callable(subject):
         raise LrpeError(
-            f"verify takes an encoding of queries and keys, or a function M(s); got {type(subject).__name__}."
+            f"subject must be an encoding of queries and keys or a function M(s); got {type(subject).__name__}."
         )
     return _verify_factor(subject, "M(s)", Measure(subject(0), tolerance, from_zero, seed))
 
@@ -106,7 +106,7 @@ def _verify_module(subject: nn.Module, dim: int | None, tolerance: float | None,
     except (TypeError, AttributeError, LrpeError) as error:
         raise LrpeError(
             f"verify takes an encoding of queries and keys, a module M(s), or with dim= one that is called with rows x "
-            f"and positions; {type(subject).__name__}(0) is no matrix: {error} For a canonical form there is "
+            f"and positions; {type(subject).__name__}(0) is not a matrix: {error} For a canonical form, use "
             "linearizability(form.relative)."
         ) from None
     return _verify_factor(subject, type(subject).__name__, Measure(first, tolerance, from_zero, seed))
@@ -206,7 +206,8 @@ def _verify_relative(W: Callable[[int], Any], measure: Measure) -> Report:
     W_0 = as_matrix(W(0))
     rows, columns = W_0.shape
     require(
-        rows == columns, f"W_0 = I, so W is square; W(0) is {rows} × {columns}. linearizability(W) takes any shape."
+        rows == columns,
+        f"relative(0) must be square, as W_0 = I; got {rows} × {columns}. linearizability(W) takes any shape.",
     )
     places, vectors = measure.places(), measure.vectors(columns)
     images = images_of_factor(W, vectors)(places.every())

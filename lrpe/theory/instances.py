@@ -78,11 +78,14 @@ class T5Buckets(_Bias):
         self.side = num_buckets // 2 if bidirectional else num_buckets  # buckets in one direction
         self.exact = self.side // 2
         least = 4 if bidirectional else 2
-        require(num_buckets >= least, f"Each direction has 2 buckets or more; got num_buckets={num_buckets}.")
+        require(
+            num_buckets >= least,
+            f"num_buckets must be at least {least}, 2 per direction; got num_buckets={num_buckets}.",
+        )
         require(
             max_distance > self.exact,
-            f"Distances below {self.exact} have a bucket each and larger ones share up to max_distance, so "
-            f"max_distance > {self.exact}; got max_distance={max_distance}.",
+            f"max_distance must exceed {self.exact}, the number of distances with a bucket of their own; got "
+            f"max_distance={max_distance}.",
         )
 
     def row(self, offsets: Tensor) -> Tensor:
@@ -158,7 +161,7 @@ class CosFormer(CanonicalForm):
 
     def __init__(self, head_dim: int, alpha: float):
         super().__init__(head_dim)
-        require(math.isfinite(alpha), f"α is a finite number, such as π / 2·length; got alpha={alpha}.")
+        require(math.isfinite(alpha), f"alpha must be a finite number, such as π / 2·length; got alpha={alpha}.")
         self.alpha = alpha
 
     def primitives(self) -> tuple[Primitive, ...]:
@@ -177,13 +180,11 @@ class FamilyForm(CanonicalForm):
 
     def __init__(self, encoding: PositionalEncoding):
         if not isinstance(encoding, Encoding):
-            raise LrpeError(
-                f"W_s = Pᴴ Λ^(s) P needs a member of the family, an Encoding; got {type(encoding).__name__}."
-            )
+            raise LrpeError(f"encoding must be an Encoding, M_s = Λ^(s) P; got {type(encoding).__name__}.")
         shared = encoding.heads is None and encoding.decay is None
         require(
             shared and encoding.axes == 1,
-            f"A canonical form has one W for each integer t-s; got an encoding with heads={encoding.heads}, "
+            f"A canonical form has one W per integer t-s; got an encoding with heads={encoding.heads}, "
             f"{'no' if encoding.decay is None else 'a'} decay and axes={encoding.axes}. Build it without them.",
         )
         super().__init__(encoding.head_dim)
@@ -201,7 +202,10 @@ class FamilyForm(CanonicalForm):
 
 def _learned_table(*shape: int, head_dim: int, seed: int | None) -> nn.Parameter:
     """Return a learned table, initialised with variance 1/d."""
-    require(min(shape) >= 1 and head_dim >= 1, f"Sizes are 1 or more; got {shape} for head_dim={head_dim}.")
+    require(
+        min(shape) >= 1 and head_dim >= 1,
+        f"head_dim and the sizes of a table must be at least 1; got head_dim={head_dim} and a table of shape {shape}.",
+    )
     value = normal(*shape, seed=seed) / math.sqrt(head_dim)
     return nn.Parameter(value.to(at_least_float32(torch.get_default_dtype())))
 
@@ -212,5 +216,5 @@ def _clip(offsets: Tensor, max_distance: int) -> Tensor:
 
 
 def _at_least_one(max_distance: int) -> int:
-    require(max_distance >= 1, f"Distances count up to max_distance, 1 or more; got max_distance={max_distance}.")
+    require(max_distance >= 1, f"max_distance must be at least 1; got max_distance={max_distance}.")
     return max_distance

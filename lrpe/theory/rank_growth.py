@@ -42,7 +42,7 @@ class Numbers:
     def __init__(self, W: Callable[[int], Any]):
         first = W(0)
         block = as_matrix(first)
-        require(bool(block.isfinite().all()), f"W(s) is finite; got W(0) = {block.tolist()}.")
+        require(bool(block.isfinite().all()), f"W(s) must be finite; got W(0) = {block.tolist()}.")
         self.W, self.rounding = W, rounding_of(first)
         self.shape: tuple[int, int] = (block.shape[0], block.shape[1])
         generator = torch.Generator().manual_seed(0)
@@ -57,7 +57,7 @@ class Numbers:
             return None
         require(
             tuple(block.shape) == self.shape,
-            f"W(s) has one shape for all s; got {self.shape} for W(0) and {tuple(block.shape)} for W({s}).",
+            f"W(s) must have one shape for all s; got {self.shape} for W(0) and {tuple(block.shape)} for W({s}).",
         )
         return block if bool(block.isfinite().all()) else None
 
@@ -164,7 +164,7 @@ def study(numbers: Numbers, causal: bool) -> Study:
     """Measure as many positions as the rank needs, first neighbours and then at larger strides."""
     near = measure_growth(numbers, 1, 256, causal)
     if near is None:
-        raise LrpeError(f"W(s) is known and finite for |s| < {_LEAST} at least; this one is not.")
+        raise LrpeError(f"W(s) must be defined and finite for |s| < {_LEAST} at least; this W is not.")
     if near.settled is None or near.settled > _FEW:
         near = measure_growth(numbers, 1, 512, causal) or near
     if near.settled is None and near.rank < near.spectra[-1].n:
@@ -232,7 +232,7 @@ def as_matrix(value: Any) -> Tensor:
     exact = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.complex128)
     matrix = exact.detach().to("cpu", torch.complex128)
     if matrix.ndim not in (0, 2):
-        raise LrpeError(f"W(s) is a matrix or a number; got a tensor of shape {tuple(matrix.shape)}.")
+        raise LrpeError(f"W(s) must be a matrix or a number; got a tensor of shape {tuple(matrix.shape)}.")
     return matrix.reshape(1, 1) if matrix.ndim == 0 else matrix
 
 

@@ -99,7 +99,7 @@ def test_a_scaled_angle_can_still_be_learned():
         (lambda: Interpolation(0.5), "factor=0.5"),
         (lambda: NTKAware(0.0), "factor=0.0"),
         (lambda: YaRN(2.0, length=0), "length=0"),
-        (lambda: YaRN(2.0, length=512, fast=1.0, slow=2.0), "1.0, 2.0"),
+        (lambda: YaRN(2.0, length=512, fast=1.0, slow=2.0), "fast=1.0, slow=2.0"),
         (lambda: encoding("rope", 8, scaling={"kind": "yarm", "factor": 2.0}), "'yarn'"),
         (lambda: encoding("rope", 8, scaling={"kind": "yarn", "factor": 2.0}), "length"),
         (lambda: encoding("rope", 8, scaling={"kind": "ntk", "facter": 2.0}), "'factor'"),

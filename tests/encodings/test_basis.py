@@ -163,7 +163,7 @@ def test_a_matrix_that_is_not_unitary_is_refused(P):
         (lambda: Householder(4, 5), ["reflections=5", "dim=4"]),
         (lambda: Householder(4, 0), ["reflections=0", "dim=4"]),
         (lambda: Identity(0), ["dim=0"]),
-        (lambda: OddEven(4, 6), ["w=6", "d=4"]),
+        (lambda: OddEven(4, 6), ["width=6", "dim=4"]),
         (lambda: LearnedOrthogonal(-1), ["dim=-1"]),
     ],
 )

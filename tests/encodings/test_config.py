@@ -130,7 +130,7 @@ def test_each_field_reaches_what_is_built(changes, part):
         (lambda: EncodingConfig(8, angles="geometrik"), ["'geometrik'", "'geometric'"]),
         (lambda: EncodingConfig(0), ["head_dim=0"]),
         (lambda: EncodingConfig(8, heads=0), ["heads=0"]),
-        (lambda: EncodingConfig(8, angles="linear").build(), ["Linear", "length="]),
+        (lambda: EncodingConfig(8, angles="linear").build(), ["angles='linear'", "length="]),
         (lambda: EncodingConfig(8, matrix="stochastic").build(), ["heads="]),
         (lambda: EncodingConfig(8, decay=(1.5,)).build(), ["1.5", "0 < r ≤ 1"]),
         (lambda: EncodingConfig(8, heads=2, decay=(0.5, 0.5, 0.5)).build(), ["3", "2 heads"]),

@@ -151,13 +151,13 @@ def test_features_of_another_shape_or_kind_are_refused(name, x, values):
 
 def test_a_table_and_positions_together_are_refused():
     encode = Encoding(Householder(4), Orthogonal(4))
-    with pytest.raises(LrpeError, match="one of the two"):
+    with pytest.raises(LrpeError, match="positions or table, not both"):
         encode(torch.ones(3, 4), torch.arange(3), table=encode.table(torch.arange(3)))
 
 
 def test_a_table_of_another_length_is_refused():
     encode = Encoding(Identity(4), Orthogonal(4))
-    with pytest.raises(LrpeError, match=r"5 positions; x \(3, 4\) has 3"):
+    with pytest.raises(LrpeError, match=r"5 positions for 3 rows of x \(3, 4\)"):
         encode(torch.ones(3, 4), table=encode.table(torch.arange(5)))
 
 

@@ -157,7 +157,7 @@ def test_the_score_scale_of_a_grid_is_that_of_its_parts():
 @pytest.mark.parametrize(
     ("call", "values"),
     [
-        (lambda: Grid(Orthogonal(4)), ["2 axes", "got 1"]),
+        (lambda: Grid(Orthogonal(4)), ["parts must be at least 2", "got 1"]),
         (lambda: Grid(Orthogonal(4), Unitary(4)), ["True", "False"]),
         (lambda: Grid(Permutation(4, heads=2), Permutation(4)), ["2", "None"]),
         (
@@ -190,7 +190,7 @@ def test_the_axes_share_the_pairs(name, dim, axes):
 
 
 def test_an_axis_without_a_pair_is_refused():
-    with pytest.raises(LrpeError, match="one or more for each axis"):
+    with pytest.raises(LrpeError, match="at least 2 per axis"):
         encoding("type2", 2, axes=2)
-    with pytest.raises(LrpeError, match="two dimensions or more"):
+    with pytest.raises(LrpeError, match="at least 2 per axis"):
         encoding("type3", 3, axes=2)

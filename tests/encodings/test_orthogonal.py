@@ -83,7 +83,7 @@ def test_no_encoding_keeps_everything():
         (lambda: Orthogonal(6, alternating=-2), ["alternating=-2"]),
         (lambda: Orthogonal(6, alternating=8), ["alternating=8", "dim=6"]),
         (lambda: Orthogonal(0), ["dim=0"]),
-        (lambda: encoding("rope", 8, rotated=3), ["rotates pairs", "rotated=3", "head_dim=8"]),
+        (lambda: encoding("rope", 8, rotated=3), ["rotated must be even", "rotated=3", "head_dim=8"]),
         (lambda: encoding("rope", 8, rotated=10), ["rotated=10", "head_dim=8"]),
         (lambda: encoding("rope", 8, rotated=-2), ["rotated=-2"]),
         (lambda: encoding("rope", 8, alternating=9), ["alternating=9", "head_dim=8"]),

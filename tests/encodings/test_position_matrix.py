@@ -121,7 +121,7 @@ class LacksAnAxis(Permutation):
         (lambda table: (table[0].transpose(1, 2),), ["got (2, 5, 1, 4)"]),
         (lambda table: (table[0][:, :, :3],), ["got (2, 1, 3, 4)"]),
         (lambda table: (table[0].expand(2, 3, 5, 4),), ["got (2, 3, 5, 4)"]),
-        (lambda table: table[0], ["returns a tuple of tensors", "got Tensor"]),
+        (lambda table: table[0], ["must return a tuple of tensors", "got Tensor"]),
     ],
 )
 def test_a_table_without_its_axes_is_refused_where_it_is_made(wrong, values):

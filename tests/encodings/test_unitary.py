@@ -36,5 +36,5 @@ def test_the_score_is_a_sum_of_cosines(dim, seed, s, t):
 
 
 def test_another_number_of_angles_is_refused():
-    with pytest.raises(LrpeError, match="dim=4 angles; got 3"):
+    with pytest.raises(LrpeError, match="one α per dimension, dim=4; got 3"):
         Unitary(4, Angles(torch.ones(3)))
