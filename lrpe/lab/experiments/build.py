@@ -1,4 +1,4 @@
-"""From an experiment to what a run needs: its task, and its model."""
+"""Build the task and the model of an experiment."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,14 +25,14 @@ from lrpe.models.saved import find_model, quietly
 
 
 def build_task(experiment: Experiment) -> Task:
-    """What the experiment learns, its data loaded."""
+    """Return the experiment's task, with its data loaded."""
     task, what = CLASSES[experiment.kind], f"the task of {experiment.column}"
-    options = conform_options(task, what, task_options(experiment, what), given=1)  # the data is given
+    options = conform_options(task, what, task_options(experiment, what), given=1)  # the data come first
     return task(experiment.data.load(), **options)
 
 
 def task_options(experiment: Experiment, what: str) -> dict[str, Any]:
-    """The experiment's options as the task takes them."""
+    """Return the experiment's options as arguments of its task."""
     options = dict(experiment.options)
     if experiment.kind == "sentences":
         options["tokenizer"] = tokens_of_start(experiment)
@@ -43,13 +43,15 @@ def task_options(experiment: Experiment, what: str) -> dict[str, Any]:
 
 
 def tokens_of_start(experiment: Experiment) -> Tokenizer:
-    """Sentences are read in the tokens of the masked language model that the experiment begins with."""
+    """Return the tokeniser of the masked language model that the experiment starts from."""
     if experiment.start is None:
-        raise LrpeError(f"{experiment.column} begins with a masked language model, whose tokens it reads: start.")
+        raise LrpeError(
+            f"{experiment.column} needs start, the experiment of the masked language model whose tokens it reads."
+        )
     return build_task(experiment.start).tokenizer  # type: ignore[attr-defined]
 
 
-CLASSES: dict[str, Any] = {  # the task of each kind
+CLASSES: dict[str, Any] = {  # the task class per kind
     "language": LanguageModelling,
     "masked": MaskedLanguageModelling,
     "sentences": SentenceClassification,
@@ -64,14 +66,14 @@ def model_class(experiment: Experiment) -> type[nn.Module]:
 
 
 def build_config(experiment: Experiment, fields: dict[str, Any]) -> LrpeConfig:
-    """The architecture's fields, then those that the data decides, the row's, and those of the experiment itself."""
+    """Merge the fields of the architecture, the data, the row and the experiment; later ones override."""
     base = experiment.architecture | fields
     rows = row(experiment.method, experiment.setting, base | experiment.model)
     return LrpeConfig(**base | rows | experiment.model)
 
 
 def build_model(experiment: Experiment, task: Task, start: Path | None = None) -> nn.Module:
-    """Return a new model from the experiment's seed; its trunk is that of ``start`` if it begins with one."""
+    """Return a new model with the experiment's seed; its trunk is loaded from ``start`` if given."""
     torch.manual_seed(experiment.training.seed)
     config = build_config(experiment, task.fields())
     if start is None:
@@ -81,23 +83,23 @@ def build_model(experiment: Experiment, task: Task, start: Path | None = None) -
 
 
 def find_checkpoint(source: Path) -> Checkpoint:
-    """Return the checkpoint of a folder, or of a run's ``best`` or ``last``."""
-    folder = find_model(source).resolve()  # a link may lead elsewhere tomorrow
-    require((folder / WEIGHTS).is_file(), f"A checkpoint has its weights in {WEIGHTS}; {str(folder)!r} has none.")
+    """Return the checkpoint in a folder, or a run's ``best`` or else ``last``."""
+    folder = find_model(source).resolve()  # a link may point elsewhere later
+    require((folder / WEIGHTS).is_file(), f"A checkpoint must contain {WEIGHTS}; {str(folder)!r} does not.")
     return Checkpoint(str(folder), hash_files(folder / WEIGHTS))
 
 
 def load_checkpoint_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
-    """Put the weights of a checkpoint into a new model; ``LrpeError`` if they are not those that were chosen."""
+    """Load a checkpoint's weights into a new model; raise ``LrpeError`` if they have changed since it was chosen."""
     folder = Path(checkpoint.path)
     require(
         hash_files(folder / WEIGHTS) == checkpoint.weights,
-        f"The weights in {str(folder)!r} are not those that the run was to begin with. Choose the checkpoint again.",
+        f"The weights in {str(folder)!r} have changed since the run was configured. Choose the checkpoint again.",
     )
     load_weights(folder, model)
 
 
 def lengthen(experiment: Experiment, times: int) -> Experiment:
-    """Return the experiment with windows ``times`` as long."""
+    """Return the experiment with windows ``times`` times as long."""
     options = experiment.data.options
     return replace(experiment, data=experiment.data.with_options({"length": times * options["length"]}))

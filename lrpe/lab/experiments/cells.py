@@ -1,4 +1,4 @@
-"""The cells of a table, each trained once: one after the other, or several at a time, each in a process of its own."""
+"""Train the cells of a table, each once: one after the other, or several at a time in separate processes."""
 
 import sys
 import time
@@ -16,11 +16,11 @@ from lrpe.lab.experiments.run import is_finished, run, title
 from lrpe.lab.training.processes import world_size
 from lrpe.lab.training.run_files import read_last_update
 
-Failures = dict[str, str]  # why, by the name of the experiment
+Failures = dict[str, str]  # reasons by experiment name
 
 
 def run_cells(cells: Iterable[Experiment], runs: Path, processes: int = 1, device: str = "cpu") -> Failures:
-    """Train what is not trained yet. A cell that fails does not stop the others; what they begin with comes first."""
+    """Train unfinished cells, after the ones whose weights they start from. A failure does not stop the others."""
     distinct = {cell.name: cell for cell in cells}
     starts = {cell.start.name: cell.start for cell in distinct.values() if cell.start is not None}
     failures = run_all(list(starts.values()), runs, processes, device)
@@ -37,7 +37,7 @@ def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str
 
 
 def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
-    """Return why the cell failed, if it did. With several processes a failure is raised, so that all of them end."""
+    """Return why the cell failed, or None. With several ranks a failure is raised, so that all of them end."""
     try:
         run(cell, runs, device)
     except StoppedError:
@@ -59,7 +59,7 @@ def attempt_on_one_thread(cell: Experiment, runs: Path, device: str) -> str | No
 
 
 def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
-    """Train several cells at the same time with one progress bar; print a line every 30 s without a terminal."""
+    """Train several cells at the same time with one progress bar, or a line every 30 s without a terminal."""
     with tqdm(total=len(cells), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
         last = time.monotonic()
 
@@ -75,7 +75,7 @@ def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: s
 
 
 def progress_line(done: int, total: int, others: str) -> str:
-    """Return how many cells are trained, and which others are under way if any has an update behind it.
+    """Return the number of trained cells, and the progress of running ones if any.
 
     >>> progress_line(0, 2, ""), progress_line(1, 2, "stdlib, Base, seed 0: 5 updates")
     ('0 of 2 cells are trained', '1 of 2 cells are trained; stdlib, Base, seed 0: 5 updates')

@@ -1,4 +1,4 @@
-"""What an experiment costs before it is run: parameters, tokens, operations, and the time at a measured speed."""
+"""Estimate the cost of an experiment before it runs: parameters, tokens, operations, and time at a given speed."""
 
 import time
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.training.processes import local_device
 from lrpe.models.configuration import LrpeConfig
 
-_SCALES = {"cpu": "small", "cuda": "paper"}  # a model that is large enough to keep the device busy, and no larger
-_BYTES = 260  # and four special tokens among them
+_SCALES = {"cpu": "small", "cuda": "paper"}  # the scale whose model just keeps the device busy
+_BYTES = 260  # including four special tokens
 
 
 @dataclass(frozen=True)
 class Cost:
-    """``flops`` are the operations of training: forward and backward, three times the forward's."""
+    """The cost of training. ``flops`` counts forward and backward passes, three times the forward's."""
 
     parameters: int
     tokens: float
@@ -31,7 +31,7 @@ class Cost:
 
 
 def estimate(experiment: Experiment) -> Cost:
-    """Of one run, without what it begins with; nothing is loaded, so samples are the column's own."""
+    """Estimate one run without its starting weights. No data are loaded: sample counts are the column's."""
     config = build_config(experiment, _find_vocabulary(experiment))
     with torch.device("meta"):
         model: Any = model_class(experiment)(config)
@@ -44,14 +44,14 @@ def estimate(experiment: Experiment) -> Cost:
 
 
 def _find_vocabulary(experiment: Experiment) -> dict[str, int]:
-    """The size that the tokeniser's name tells; the architecture's own if it tells none."""
+    """Return the vocabulary size in the tokeniser's name; nothing, hence the architecture's, if it has none."""
     tokenizer = str(experiment.data.options.get("tokenizer", ""))
     size = _BYTES if tokenizer == "bytes" else bpe_size(tokenizer)
     return {} if size is None else {"vocab_size": size}
 
 
 def _count_attention_flops(config: LrpeConfig, length: int) -> float:
-    """Of the sums of a token in all layers: with the state for linear attention, with every token for softmax."""
+    """Return attention FLOPs per token over all layers: with the state if linear, with every token if softmax."""
     width = config.num_attention_heads * config.head_dim
     features = config.head_dim * (2 if config.layer_encoding(0).matrix == "unitary" else 1)
     layers = [config.layer_attention(k) for k in range(config.num_hidden_layers)]
@@ -71,21 +71,21 @@ def _count_tokens(experiment: Experiment, config: LrpeConfig) -> int:
 
 @dataclass(frozen=True)
 class Speed:
-    """10¹² operations per second, and where the number is from."""
+    """Speed in 10¹² operations per second, and the source of the number."""
 
     tflops: float
     source: str
 
 
 def measure_speed(seconds: float = 1.0) -> Speed:
-    """Time forward and backward passes of a language model: what training reaches here, not what a product does."""
+    """Time forward and backward passes of a language model, which training reaches, unlike a matrix product's peak."""
     device = local_device()
     cell = find_scale(_SCALES[device.type])(stdlib("type2"))
     model: Any = model_class(cell)(build_config(cell, _find_vocabulary(cell))).to(device)
     plan, length = cell.training.optimization, cell.data.options["length"]
     batch = min(plan.batch, 8)
     ids = torch.randint(256, (batch, length), device=device)
-    flops = estimate(cell).flops / plan.updates * batch / plan.batch  # of one pass
+    flops = estimate(cell).flops / plan.updates * batch / plan.batch  # per pass
     took = _time(lambda: model(input_ids=ids, labels=ids, use_cache=False).loss.backward(), seconds)
     layers, width = model.config.num_hidden_layers, model.config.hidden_size
     where = f"threads: {torch.get_num_threads()}" if device.type == "cpu" else torch.cuda.get_device_name(device)
@@ -94,7 +94,7 @@ def measure_speed(seconds: float = 1.0) -> Speed:
 
 
 def _time(run: Any, seconds: float) -> float:
-    """Seconds per run, after one that is not counted."""
+    """Return the seconds per run, after one warm-up run."""
     run()
     _wait()
     begun, runs = time.perf_counter(), 0

@@ -1,4 +1,4 @@
-"""What a table would train: each cell's configuration and cost, and how the columns depart from the paper."""
+"""Describe what a table would train: each cell's configuration and cost, and departures from the paper."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from lrpe.lab.experiments.scale import find_scale
 
 
 def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
-    """Return a table of what would be trained, how long that would take at this speed, and the notes of its columns."""
+    """Return a table of the runs, their time at this speed, and the notes of their columns."""
     distinct = with_starts(cells)
     header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
     costs = {name: estimate(cell) for name, cell in distinct.items()}
@@ -25,12 +25,12 @@ def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
 
 
 def with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
-    """Each experiment once, and before it the one that it begins with."""
-    found: dict[str, Experiment] = {}
+    """Return each experiment once by name, preceded by the one whose weights it starts from."""
+    distinct: dict[str, Experiment] = {}
     for cell in cells:
         for each in filter(None, (cell.start, cell)):
-            found.setdefault(each.name, each)
-    return found
+            distinct.setdefault(each.name, each)
+    return distinct
 
 
 def _describe(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
@@ -51,7 +51,7 @@ def _describe(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
 
 
 def departures(cells) -> list[str]:
-    """The notes of each column and each scale, once."""
+    """Return the notes of each column and each scale, once."""
     notes = {}
     for cell in cells:
         notes[cell.column] = inspect.getdoc(find_column(cell.column))

@@ -1,4 +1,4 @@
-"""An experiment: everything that a run depends on, as one frozen value."""
+"""The Experiment: everything that a run depends on, as one frozen value."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,13 +15,13 @@ Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]
 
 @dataclass(frozen=True)
 class Data:
-    """A dataset of the catalogue and how it is loaded.
+    """A dataset of the catalogue and how to load it.
 
     Attributes:
-        name: of the dataset; see lrpe data list.
-        path: of its official layout; None if it needs none.
+        name: name of the dataset; see lrpe data list.
+        path: folder or file with its official layout; None if not needed.
         hub: whether it is read from the Hugging Face hub.
-        options: of its loader.
+        options: options of its loader.
     """
 
     name: str
@@ -41,11 +41,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights that an experiment begins with.
+    """Weights that an experiment starts from.
 
     Attributes:
-        path: the folder of the checkpoint.
-        weights: the hash of its weights, by which they are known wherever they lie.
+        path: folder of the checkpoint.
+        weights: hash of its weights, which identifies them.
     """
 
     path: str
@@ -57,24 +57,24 @@ class Experiment:
     """One cell of a table: a row (method) in a column (task and data) at a scale.
 
     Attributes:
-        column: what is learned, by the name of its column.
+        column: name of the column.
         method: the row.
         setting: fair, absolute or authors; see lrpe.lab.experiments.methods.
         scale: paper, small, demo or smoke; see lrpe.lab.experiments.scale.
-        kind: of the task.
-        data: what the column learns from.
-        stand_in: what every machine has in its place.
-        options: of the task.
-        architecture: fields of LrpeConfig, which those that the data and the row decide win over.
-        model: fields of LrpeConfig that win over all others.
-        variant: what tells it from an experiment with the same column, method, setting and scale.
-        label: what was changed of it by hand, shortened to a part of its folder's name.
+        kind: kind of task.
+        data: training data of the column.
+        stand_in: data that replace them on a machine without them.
+        options: options of the task.
+        architecture: fields of LrpeConfig; the data and the row override them.
+        model: fields of LrpeConfig that override all others.
+        variant: distinguishes experiments with the same column, method, setting and scale.
+        label: short name of the changes made by hand, which is part of its folder's name.
         training: how it is trained.
-        samples: samples of the training split of the real data, for estimates.
-        scored: the number of batches per split that are scored at the end; all if 0.
-        lengths: multiples of the trained length that the model is scored at as well.
-        start: the experiment whose weights it begins with.
-        checkpoint: weights that it begins with instead, of a model of the same shape.
+        samples: size of the real data's training split, for estimates.
+        scored: number of batches per split to score at the end; all if 0.
+        lengths: multiples of the trained length at which the model is also scored.
+        start: experiment whose weights it starts from.
+        checkpoint: weights to start from instead, of a model of the same shape.
     """
 
     column: str
@@ -104,7 +104,7 @@ class Experiment:
                 check_name(getattr(self, field_name), field_name)
         require(
             not self.lengths or self.kind == "language",
-            f"Language models alone are scored at other lengths; got lengths={self.lengths} of {self.column}.",
+            f"lengths must be empty, except for language models; got lengths={self.lengths} for {self.column}.",
         )
 
     def with_seed(self, seed: int) -> "Experiment":
@@ -112,12 +112,12 @@ class Experiment:
         return replace(self, training=replace(self.training, seed=seed), start=start)
 
     def with_data(self, paths: dict[str, str]) -> "Experiment":
-        """With the data at these paths; without one the stand-in, but at the paper's scale only if it says so."""
+        """Return the experiment with data at these paths; without a path, with the stand-in unless scale is paper."""
         start = self.start and self.start.with_data(paths)
-        given = paths.get(self.column) or paths.get(self.data.name) or (None if self.scale == "paper" else HERE)
-        if given == HERE:
+        path = paths.get(self.column) or paths.get(self.data.name) or (None if self.scale == "paper" else HERE)
+        if path == HERE:
             return replace(self, data=self.stand_in, start=start)
-        data = replace(self.data, hub=True) if given == HUB else replace(self.data, path=given)
+        data = replace(self.data, hub=True) if path == HUB else replace(self.data, path=path)
         return replace(self, data=data, start=start)
 
     @property

@@ -1,4 +1,4 @@
-"""The names of tables and columns, apart from what they stand for, which takes seconds to import."""
+"""Check names of tables, columns and rows without importing their definitions, which takes seconds."""
 
 from lrpe.errors import unknown_name
 from lrpe.lab.experiments import paper
@@ -24,7 +24,7 @@ def check_column(name: str) -> None:
 
 
 def check_row(name: str) -> None:
-    """A method, one with its angles scaled (rope+yarn), a product (fourier*unitary), or a P of the table of bases."""
+    """Check a row: a method, a scaled one (rope+yarn), a product (fourier*unitary) or a P of the table basis."""
     method = name.partition("+")[0]
     if method not in METHODS and method not in paper.BASIS:
         find_method(method)

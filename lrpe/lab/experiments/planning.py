@@ -1,7 +1,7 @@
-"""A table as data: every experiment that its numbers are read from, resolved once, before anything is trained.
+"""Plan a table: resolve every experiment that its numbers are read from, before anything is trained.
 
 A text that is not available is replaced by Python's standard library: one column under its own name, however many
-texts are missing. The paper's numbers are printed beside ours if both are of the same data, and separately otherwise.
+texts are missing. The paper's numbers are printed beside ours if both use the same data, and separately otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.experiments.table import Figure, Table
 from lrpe.lab.experiments.tables import find_table
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})  # a default that nobody can change
+_NOTHING: Mapping[str, Any] = MappingProxyType({})  # an immutable default
 _LIBRARY = "stdlib"  # the column of Python's standard library
 
 
@@ -31,7 +31,7 @@ class Cell:
         figure: the printed column.
         row: the row.
         setting: the setting in which the rows are compared.
-        experiments: one per seed; the number is the mean of theirs.
+        experiments: one per seed, whose results are averaged.
     """
 
     figure: Figure
@@ -45,7 +45,7 @@ class Plan:
     """A table and all its experiments. Training and reports read this and decide nothing themselves.
 
     Attributes:
-        table: the table, of the data that the experiments have.
+        table: the table, for the data that the experiments use.
         rows: the rows, in the order in which they are printed.
         settings: the settings in which the rows are compared; one printed table each.
         seeds: the seeds of every cell.
@@ -100,7 +100,7 @@ def plan(
     Args:
         table: lm, glue, imagenet, lra, basis, normalizer or length.
         rows: methods; the table's own if empty.
-        columns: columns; those that ``data`` names if empty, otherwise the paper's.
+        columns: columns; if empty, the columns that ``data`` names, or else the paper's.
         settings: the settings in which the rows are compared.
         seeds: the seeds of every cell.
         scale: paper, small, demo or smoke.
@@ -142,12 +142,12 @@ def plan_experiment(
     Raises:
         LrpeError: a name is unknown, including names in ``changes``.
     """
-    found = _Preparation(scale, data, {}).apply(find_column(column)(method, setting)).with_seed(seed)
+    experiment = _Preparation(scale, data, {}).apply(find_column(column)(method, setting)).with_seed(seed)
     for change in changes:
-        found = apply_changes(found, dict(change))
-    check_method(found.method)
-    check_setting(found.setting)
-    return found
+        experiment = apply_changes(experiment, dict(change))
+    check_method(experiment.method)
+    check_setting(experiment.setting)
+    return experiment
 
 
 def check_rows(table: Table, rows: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ def _with_seeds(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experimen
 
 
 def _settle(name: str, columns: Sequence[str], preparation: _Preparation) -> Table:
-    """Return the table of that name, of the data that its experiments have once they are prepared."""
+    """Return the named table, for the data that its prepared experiments use."""
     asked = find_table(name, columns)
     texts = dict.fromkeys(text if _is_available(text, preparation) else _LIBRARY for text in asked.texts)
     table = find_table(name, list(texts)) if texts else asked
@@ -182,7 +182,7 @@ def _is_available(column: str, preparation: _Preparation) -> bool:
 
 
 def _has_papers_data(table: Table, figure: Figure, preparation: _Preparation) -> bool:
-    """Whether our number is of the paper's data, in the paper's tokens: a perplexity per byte is not one per word."""
+    """Return whether data and tokens are the paper's: a perplexity per byte is not one per word."""
     experiment = figure.experiment(table.rows[0], "fair")
     return _identify(preparation.apply(experiment).data) == _identify(experiment.data)
 

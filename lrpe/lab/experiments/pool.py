@@ -15,15 +15,15 @@ from lrpe.lab.orphans import end_with_parent
 
 
 class Cell(Protocol):
-    """What is trained: an Experiment."""
+    """The protocol of what is trained: an Experiment."""
 
     @property
     def name(self) -> str: ...
 
 
-Attempt = Callable[[Any, Path, str], str | None]  # trains a cell, and returns why it failed, if it did
-GRACE = 120.0  # seconds in which a cell saves itself when its parent was killed
-KILLED = "A process was killed from outside, perhaps because memory ran out; fewer processes need less."
+Attempt = Callable[[Any, Path, str], str | None]  # trains a cell and returns why it failed, or None
+GRACE = 120.0  # seconds in which a cell may save itself after its parent is killed
+KILLED = "A process was killed from outside, perhaps because memory ran out; use fewer processes."
 
 # A server that has imported everything forks processes that start at once.
 _FORKS = "forkserver" in get_all_start_methods()
@@ -32,14 +32,14 @@ _CONTEXT: Any = get_context("forkserver" if _FORKS else "spawn")
 
 @dataclass(frozen=True)
 class Worker:
-    """A cell that is under way in a process of its own."""
+    """A cell that is training in a separate process."""
 
     cell: Cell
     process: BaseProcess
     answer: Connection
 
     def outcome(self) -> str | None:
-        """Return why the cell failed, if it did; the process has ended."""
+        """Return why the cell failed, or None; the process has ended."""
         try:
             return self.answer.recv() if self.answer.poll() else KILLED
         except EOFError:
@@ -53,9 +53,9 @@ def train_apart(
 
     Args:
         attempt: trains a cell.
-        cells, runs, device: what it trains, where and on what.
+        cells, runs, device: the cells, the folder of all runs and the device.
         processes: number of cells to train at the same time.
-        watch: called twice per second with the cells that are under way and the number of those that have ended.
+        watch: called twice per second with the running cells and the number of ended ones.
     """
     if _FORKS:
         _CONTEXT.set_forkserver_preload([attempt.__module__])
@@ -71,37 +71,37 @@ def train_apart(
                 if (reason := worker.outcome()) is not None:
                     failures[worker.cell.name] = reason
             watch([worker.cell for worker in workers], ended)
-    except BaseException:  # what is not begun never begins; what is under way saves itself and ends
+    except BaseException:  # waiting cells never start; running ones save themselves and end
         _end(workers)
         raise
     return failures
 
 
 def _begin(attempt: Attempt, cell: Cell, runs: Path, device: str) -> Worker:
-    answer, told = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_work, args=(attempt, cell, runs, device, told))
+    answer, report = _CONTEXT.Pipe(duplex=False)
+    process = _CONTEXT.Process(target=_work, args=(attempt, cell, runs, device, report))
     process.start()
-    told.close()
+    report.close()
     return Worker(cell, process, answer)
 
 
-def _work(attempt: Attempt, cell: Cell, runs: Path, device: str, told: Connection) -> None:
-    """What a process does: Ctrl-C is for its parent, which then asks it to save itself and end."""
+def _work(attempt: Attempt, cell: Cell, runs: Path, device: str, report: Connection) -> None:
+    """Train in the child process. It ignores Ctrl-C: the parent handles it and asks the child to save itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(GRACE)
     try:
-        told.send(attempt(cell, runs, device))
+        report.send(attempt(cell, runs, device))
     except StoppedError as stopped:
-        told.send(str(stopped))
+        report.send(str(stopped))
 
 
 def _end(workers: Sequence[Worker]) -> None:
-    """Ask each to save itself, and wait; whoever interrupts that ends them at once, which costs no saved update."""
+    """Ask each worker to save itself, and wait; an interrupt ends them at once, and keeps what was saved."""
     try:
         for worker in workers:
             worker.process.terminate()
         if workers:
-            print("What is under way saves itself. Ctrl-C again ends it at once.", file=sys.stderr, flush=True)
+            print("Saving running cells. Press Ctrl-C again to end them at once.", file=sys.stderr, flush=True)
         for worker in workers:
             worker.process.join()
     finally:

@@ -1,4 +1,4 @@
-"""One experiment in one folder: trained or gone on with, then scored on every split, once."""
+"""Run one experiment in one folder: train or resume it, then score it on every split, once."""
 
 import math
 import sys
@@ -30,12 +30,12 @@ Results = dict[str, dict[str, float]]  # metrics by split
 
 
 def run(experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
-    """Do what is left to do of an experiment; its results are in results.json of its folder, ``runs`` / its name."""
+    """Finish an experiment in its folder, ``runs`` / its name, and return its results, saved as results.json."""
     return run_in(runs / experiment.name, experiment, runs, device)
 
 
 def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
-    """Do what is left to do of an experiment in this folder; what it begins with is among ``runs``."""
+    """Finish an experiment in this folder; the experiment that it starts from is under ``runs``."""
     start = None if experiment.checkpoint is not None else train_start(experiment, runs, device)
     task = build_task(experiment)
     model = build_model(experiment, task, start).to(device)
@@ -52,7 +52,7 @@ def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.devic
 
 
 def train_start(experiment: Experiment, runs: Path, device: torch.device | str) -> Path | None:
-    """Return the weights of the experiment that this one begins with, trained if they are not yet."""
+    """Return the best checkpoint of the experiment that this one starts from, training it if needed."""
     if experiment.start is None:
         return None
     folder = runs / experiment.start.name
@@ -62,9 +62,9 @@ def train_start(experiment: Experiment, runs: Path, device: torch.device | str) 
 
 
 def is_finished(folder: Path, experiment: Experiment) -> bool:
-    """Whether the folder has the results of this experiment; those of another configuration are refused.
+    """Return whether the folder has this experiment's results; raise LrpeError if its configuration is another.
 
-    Results that cannot be read are none: the run is scored again.
+    If the results cannot be read, the run is scored again.
     """
     if not (folder / "results.json").exists():
         return False
@@ -72,15 +72,18 @@ def is_finished(folder: Path, experiment: Experiment) -> bool:
     try:
         read_results(folder)
     except LrpeError as error:
-        print(f"{error} It is scored again.", file=sys.stderr)
+        print(f"{error} Scoring the run again.", file=sys.stderr)
         return False
     return True
 
 
 def score(experiment: Experiment, folder: Path, device: torch.device | str, task: Task | None = None) -> Results:
-    """The metrics of the best checkpoint on every split but the training one, and at the experiment's lengths."""
+    """Return the best checkpoint's metrics on every split except training, and at the experiment's lengths."""
     best = folder / "best"
-    require(best.exists(), f"A run is scored by its best checkpoint; {str(folder)!r} has none yet. Train it first.")
+    require(
+        best.exists(),
+        f"A run is scored by its best checkpoint, which {str(folder)!r} does not have yet. Train it first.",
+    )
     task = task or build_task(experiment)
     model = load_model(best).to(device)
     splits = [name for name in task.dataset.splits if name != "train"]
@@ -94,7 +97,7 @@ def score(experiment: Experiment, folder: Path, device: torch.device | str, task
 def score_split(experiment: Experiment, task: Task, model: Any, split: str, device: Any) -> dict[str, float]:
     training = experiment.training
     whole = training.evaluation_batch or training.optimization.batch
-    size = training.evaluation_batch or training.micro_batch or whole  # what a process has room for
+    size = training.evaluation_batch or training.micro_batch or whole  # what fits in the memory of a process
     shares = {"rank": rank(), "world": world_size(), "workers": training.workers, "limit": experiment.scored * whole}
     return evaluate(task, model, task.batches(split, size, training=False, **shares).epoch(0), str(device))
 
@@ -110,7 +113,7 @@ def score_lengths(experiment: Experiment, task: Task, best: Path, times: int, de
 
 
 def scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The encoding as it is, and with each scaling of its angles."""
+    """Yield the encoding unchanged, then with each scaling of its angles."""
     yield "", {}
     first = config.layer_encoding(0)
     if first.matrix not in ("unitary", "orthogonal") or first.rotated == 0 or first.angles != "geometric" or times == 1:
@@ -131,12 +134,12 @@ def title(experiment: Experiment) -> str:
 
 
 def about(task: Task) -> RunInfo:
-    """Return what environment.json says beside the machine: the data with its hashes, and how the run is judged."""
+    """Return what environment.json records besides the machine: the data with hashes, and the metric."""
     return RunInfo({"name": task.dataset.name, **task.dataset.facts}, task.metric, task.better)
 
 
 def save_tokenizer(task: Task, folder: Path) -> None:
-    """Beside the run, for whoever generates with it or exports it."""
+    """Save the tokeniser beside the run, for generation and export."""
     tokenizer = getattr(task, "tokenizer", None) or getattr(task.dataset, "tokenizer", None)
     if tokenizer is not None and not folder.exists():
         with naming_failure(folder), atomic_folder(folder) as temporary:
@@ -148,9 +151,9 @@ def write_results(folder: Path, found: Mapping[str, Any]) -> None:
 
 
 def read_results(folder: Path) -> Results:
-    """Return the metrics of a run that has ended; one that is not a number is NaN."""
+    """Return the metrics of a finished run; null is read as NaN."""
     file = folder / "results.json"
-    require(file.exists(), f"{str(folder)!r} has no results yet. Train it to its end.")
+    require(file.exists(), f"{str(folder)!r} has no results yet. Finish its training first.")
     found = read_json(file, dict[str, dict[str, float | None]])
     return {
         split: {name: math.nan if figure is None else figure for name, figure in metrics.items()}

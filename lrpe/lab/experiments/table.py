@@ -1,4 +1,4 @@
-"""What a table is: rows × printed columns, and for each number the experiment that it is read from."""
+"""A table: rows × printed columns, and for each number the experiment that it is read from."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -28,9 +28,9 @@ class Figure:
         better: the direction in which rows are ranked; None if they are not.
         paper: the paper's numbers by row.
         digits: decimals that are printed.
-        factor: what the number is multiplied by before it is printed: 100 for percents.
+        factor: factor applied to the number before printing: 100 for percentages.
         matrix: the Λ that a row, which is then a P, is multiplied with; empty if a row is a method.
-        changes: fields of the experiment that this column changes, such as ``lengths``.
+        changes: fields of the experiment that this column replaces, such as ``lengths``.
     """
 
     title: str

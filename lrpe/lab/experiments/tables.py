@@ -13,7 +13,7 @@ from lrpe.lab.experiments.table import Figure, Table, split_row
 
 
 def language(columns: Sequence[str]) -> Table:
-    """Language modelling: perplexity on WikiText-103 and Books."""
+    """Return the table of language modelling: perplexity on WikiText-103 and Books."""
     titles = {"wikitext103": "WikiText-103", "books": "Books", "wikitext2": "WikiText-2", "stdlib": "Python's library"}
     numbers = {
         ("wikitext103", "validation"): 0,
@@ -35,7 +35,7 @@ def language(columns: Sequence[str]) -> Table:
 
 
 def glue(columns: Sequence[str]) -> Table:
-    """GLUE after masked language modelling."""
+    """Return the table of GLUE after masked language modelling."""
     metrics = {"cola": "matthews", "stsb": "pearson"}
     known = {"wikibook": None, **GLUE}
     figures, number = [], 0
@@ -57,7 +57,7 @@ def glue(columns: Sequence[str]) -> Table:
 
 
 def imagenet(columns: Sequence[str]) -> Table:
-    """ImageNet-1k with DeiT-small."""
+    """Return the table of ImageNet-1k with DeiT-small."""
     (column,) = choose_columns(columns, ("imagenet",), ("imagenet",))
     figures = (
         Figure(
@@ -69,7 +69,7 @@ def imagenet(columns: Sequence[str]) -> Table:
 
 
 def arena(columns: Sequence[str]) -> Table:
-    """Long-Range Arena."""
+    """Return the table of the Long-Range Arena."""
     wanted = choose_columns(columns, ARENA, tuple(ARENA))
     titles = {"lra-listops": "ListOps"}
     figures = tuple(
@@ -85,7 +85,7 @@ def arena(columns: Sequence[str]) -> Table:
 
 
 def basis(columns: Sequence[str]) -> Table:
-    """The ablation of P: every P under every Λ."""
+    """Return the ablation of P: every P with every Λ."""
     (column,) = one_language(columns)
     figures = tuple(
         Figure(
@@ -105,7 +105,7 @@ def basis(columns: Sequence[str]) -> Table:
 
 
 def normalizer(columns: Sequence[str]) -> Table:
-    """Every encoding under every normaliser, which the paper does not have."""
+    """Return every encoding with every normaliser, which the paper does not have."""
     (column,) = one_language(columns)
     figures = tuple(
         Figure(
@@ -113,7 +113,7 @@ def normalizer(columns: Sequence[str]) -> Table:
             changes={"model": {"normalizer": name}, "variant": f"normalizer-{name}"},
         )
         for name in NORMALIZERS
-        if name != "clamped"  # which repeats what the authors ran, and compares nothing
+        if name != "clamped"  # it only repeats what the authors ran
     )  # fmt: skip
     title = f"Encodings by rows, normalisers by columns, validation perplexity{of_library(column)}"
     return Table("normalizer", title, SEVEN, figures, texts=(column,))
@@ -123,7 +123,7 @@ TIMES = (1, 2, 4, 8, 16, 32)
 
 
 def length(columns: Sequence[str]) -> Table:
-    """Trained at one length and scored at others; a row such as "type2+yarn" has its angles scaled to each."""
+    """Return models trained at one length and scored at others; "type2+yarn" scales its angles to each length."""
     (column,) = one_language(columns)
     changes = {"lengths": TIMES, "variant": "lengths"}
     figures = tuple(
@@ -142,7 +142,7 @@ TABLES: dict[str, Callable[[Sequence[str]], Table]] = {
 
 
 def find_table(name: str, columns: Sequence[str]) -> Table:
-    """A table with some of its columns; all of the paper's if none is named."""
+    """Return a table with some of its columns, or all of the paper's if none is named."""
     if name not in TABLES:
         raise unknown_name("table", name, [*TABLES, "speed"])
     return TABLES[name](columns)
@@ -161,12 +161,12 @@ def of_library(column: str) -> str:
 
 def one_language(columns: Sequence[str]) -> list[str]:
     found = choose_columns(columns, LANGUAGE, ("wikitext103",))
-    require(len(found) == 1, f"This table is of one text; got the columns {', '.join(found)}.")
+    require(len(found) == 1, f"This table takes exactly one column; got {', '.join(found)}.")
     return found
 
 
 def title_of(row: str) -> str:
-    """A row as it is printed."""
+    """Return the printed title of a row."""
     if row in paper.BASIS:
         return row
     method, scaling = split_row(row)

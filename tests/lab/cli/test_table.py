@@ -333,7 +333,7 @@ def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys
         (["train", "wikitex"], "Did you mean"),
         (["train", "stdlib", "--training.evaluate_every", "0"], "evaluate_every must be at least 1; got 0"),
         (["train", "stdlib", "--training.optimization.betas", "[0.9]"], "betas must have 2 values; got [0.9]"),
-        (["train", "lra-text", "--experiment.lengths", "[2]"], "Language models alone are scored at other lengths"),
+        (["train", "lra-text", "--experiment.lengths", "[2]"], "lengths must be empty, except for language models"),
         (["train", "stdlib", "--method", "type4"], "Did you mean"),
         (["train", "stdlib", "--model.norm"], "needs a value"),
         (["verify", "--model.norm", "rms"], "unrecognized arguments"),

@@ -98,7 +98,7 @@ def test_a_damaged_run_hides_no_other(trained, tmp_path, capsys):
     assert main(["runs", "--runs", str(tmp_path / "runs")]) == 0
     shown = capsys.readouterr()
     assert [line.split()[:2] for line in shown.out.splitlines()[-2:]] == [["bad", "damaged"], ["good", "finished"]]
-    assert "is not a run that can be read" in shown.err
+    assert "is not a readable run" in shown.err
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page")]) == 0
     assert "bad' is left out" in capsys.readouterr().err
     page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
@@ -131,7 +131,7 @@ def test_results_that_cannot_be_read_are_made_again(trained, tmp_path, runs, cap
     (run / "results.json").write_text("{")
     words = ["train", "stdlib", "--method", "type2", "--scale", "smoke", "--runs", str(runs), "--out", str(run)]
     assert main(words) == 0
-    assert "It is scored again" in capsys.readouterr().err
+    assert "Scoring the run again" in capsys.readouterr().err
     assert (run / "results.json").read_text() == before
 
 
