@@ -112,7 +112,7 @@ class Experiment:
         return replace(self, training=replace(self.training, seed=seed), start=start)
 
     def with_data(self, paths: dict[str, str]) -> "Experiment":
-        """Return the experiment with data at these paths; without a path, with the stand-in unless scale is paper."""
+        """Return the experiment with data at these paths; without a path, with ``stand_in`` unless scale is paper."""
         start = self.start and self.start.with_data(paths)
         path = paths.get(self.column) or paths.get(self.data.name) or (None if self.scale == "paper" else HERE)
         if path == HERE:

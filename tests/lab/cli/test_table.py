@@ -312,7 +312,7 @@ def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys
     assert "18 runs" in shown
     assert "Times are at 100 TFLOP/s, from --tflops" in shown
     assert re.search(r"18 runs, \d+ h in all", shown)
-    assert "STS-B is Pearson's correlation" in shown
+    assert "STS-B reports Pearson's correlation" in shown
     assert not (tmp_path / "runs").exists()
 
 
