@@ -11,6 +11,8 @@ import pytest
 from lrpe import adapt, attention, encodings, models, theory
 from tests.lab.report.browser import open_browser
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 
 

@@ -8,6 +8,8 @@ from torch.testing import assert_close
 from lrpe import LinearAttention
 from tests.encodings.compositions import features
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = (17, 64, 100, 130, 257)
 LAYERS = {
     "causal": ({"encoding": "type2", "decay": [0.9, 0.99]}, "inductor"),

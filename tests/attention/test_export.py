@@ -11,6 +11,8 @@ from torch.testing import assert_close
 from lrpe import LinearAttention, SoftmaxAttention
 from tests.encodings.compositions import features
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 8
 SHAPES = ((1, 1), (3, 2), (1, 40), (4, 63), (2, 64), (1, 65), (5, 100), (2, 300))  # a chunk has 64 tokens
 BOTH_WAYS = {"summation": "bidirectional"}

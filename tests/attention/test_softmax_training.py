@@ -60,6 +60,7 @@ def test_a_saved_layer_is_the_layer_that_is_loaded():
         assert_close(other(features(1, 4, WIDTH)), layer(features(1, 4, WIDTH)), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_it_compiles_to_one_graph():
     layer, x = make("type1", decay=[0.5, 0.9]), features(2, 6, WIDTH)
     assert_close(torch.compile(layer, fullgraph=True, backend="eager")(x), layer(x))

@@ -78,6 +78,7 @@ def test_single_examples_have_gradients():
     assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_two_graphs_serve_every_length():
     torch.compiler.reset()
     torch.manual_seed(0)

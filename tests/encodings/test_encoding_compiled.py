@@ -7,6 +7,8 @@ from torch.testing import assert_close
 
 from tests.encodings.compositions import features, make
 
+pytestmark = pytest.mark.slow
+
 SOME = [
     ("type1", "aot_eager"),
     ("type2", "inductor"),

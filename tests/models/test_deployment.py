@@ -12,6 +12,8 @@ from transformers import PreTrainedTokenizerFast, TextIteratorStreamer, TextStre
 from lrpe.models import LrpeForCausalLM, LrpeForMaskedLM, LrpeForSequenceClassification, LrpeModel
 from tests.models.tiny import draw_ids, tiny
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["linear attention", "relative positions of tokens"]
 SPECIAL = {"pad_token": "<pad>", "eos_token": "<eos>", "mask_token": "<mask>"}
 

@@ -58,6 +58,7 @@ def test_a_run_is_exported_with_its_tokenizer_and_a_card(saved, tmp_path, capsys
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]  # nothing temporary stays
 
 
+@pytest.mark.slow
 def test_a_folder_with_its_code_is_loaded_without_lrpe(saved, tmp_path):
     model, run = saved
     out = export(run, tmp_path / "out", remote_code=True)

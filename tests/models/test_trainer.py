@@ -15,6 +15,8 @@ from lrpe import parameter_groups
 from lrpe.models import LrpeForCausalLM
 from tests.models.tiny import draw_ids, tiny, tiny_config
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 24
 TEXT = inspect.getsource(string).encode()[: 40 * LENGTH]
 WINDOWS = [list(TEXT[i : i + LENGTH]) for i in range(0, len(TEXT), LENGTH)]

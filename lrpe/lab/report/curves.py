@@ -42,7 +42,7 @@ def _updates(values: list[dict[str, Any]]) -> Spec:
 def _whole_ticks(least: int, most: int) -> list[int]:
     """Return at most eight integer ticks in a range, at a step of 1, 2 or 5 times a power of ten.
 
-    >>> whole_ticks(1, 3), whole_ticks(66, 400)
+    >>> _whole_ticks(1, 3), _whole_ticks(66, 400)
     ([1, 2, 3], [100, 150, 200, 250, 300, 350, 400])
     """
     steps = (factor * 10**power for power in count() for factor in (1, 2, 5))

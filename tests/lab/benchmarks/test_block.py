@@ -5,6 +5,8 @@ from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import block
 from lrpe.lab.benchmarks.block import GOALS, QUICK, measure
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_encoding_has_a_goal_and_base_is_not_slowed():
     result = measure(quick=True, rounds=1)

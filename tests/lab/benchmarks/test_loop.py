@@ -1,4 +1,8 @@
+import pytest
+
 from lrpe.lab.benchmarks.loop import QUICK, WARM, build, measure, time_updates
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_loop_is_measured_beside_the_model_and_resumed():

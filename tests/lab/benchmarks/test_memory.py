@@ -5,6 +5,8 @@ import torch
 
 from lrpe.lab.benchmarks.memory import peak_allocated, peak_resident
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = 1 << 20
 
 

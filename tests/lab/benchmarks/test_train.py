@@ -11,6 +11,8 @@ from lrpe.lab.benchmarks.train import GOALS, QUICK, SEEN, TrainResult, measure, 
 from lrpe.lab.experiments.methods import SEVEN
 from lrpe.lab.experiments.paper import SPEED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def quick() -> TrainResult:

@@ -10,6 +10,8 @@ from lrpe.lab.benchmarks.lines import Line, line_table
 from lrpe.lab.cli import main
 from lrpe.lab.cli.bench import BenchAttention, BenchLength, BenchLoop, BenchTrain
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):

@@ -115,6 +115,7 @@ def ended(argv: list[str]) -> int:
     return exit.value.code
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
 def test_a_terminated_bench_leaves_no_child():
     process = subprocess.Popen(

@@ -8,6 +8,8 @@ import pytest
 
 from lrpe.lab.cli import main
 
+pytestmark = pytest.mark.slow
+
 LINES = {
     "export": ["export", "RUN", "--to", "DISK/model"],
     "export --remote-code": ["export", "RUN", "--to", "DISK/model", "--remote-code"],

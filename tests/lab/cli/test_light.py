@@ -12,6 +12,8 @@ from lrpe.lab.experiments import known
 from lrpe.lab.experiments.columns.named import COLUMNS
 from lrpe.lab.experiments.tables import TABLES
 
+pytestmark = pytest.mark.slow
+
 PLACES = [
     (word, inner) if inner else (word,)
     for word, verb in VERBS.items()

@@ -18,6 +18,8 @@ from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.scale import smoke
 from lrpe.models import LrpeConfig, LrpeForCausalLM
 
+pytestmark = pytest.mark.slow
+
 VERB_AT = {
     (word, inner) if inner else (word,): verb.verbs[inner] if isinstance(verb, Group) else verb
     for word, verb in VERBS.items()

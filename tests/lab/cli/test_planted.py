@@ -14,6 +14,8 @@ from lrpe.lab.cli import main
 from lrpe.lab.cli.verbs import VERBS
 from lrpe.lab.data.cache import hash_files
 
+pytestmark = pytest.mark.slow
+
 STEP = "checkpoints/step-00000003"
 ROW = ["--method", "type2", "--scale", "smoke"]
 Plant = Callable[[Path, Path], None]

@@ -8,6 +8,8 @@ import pytest
 from lrpe.lab.cli import main
 from lrpe.lab.experiments.paper import SPEED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

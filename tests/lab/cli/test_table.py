@@ -19,6 +19,8 @@ from lrpe.lab.experiments.listing import find_runs
 from lrpe.lab.experiments.methods import METHODS, SEVEN
 from lrpe.lab.experiments.tables import title_of
 
+pytestmark = pytest.mark.slow
+
 SMOKE = ["--scale", "smoke"]
 
 

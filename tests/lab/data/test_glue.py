@@ -126,6 +126,7 @@ def test_any_table_is_read_or_refused_and_nothing_else(tmp_path, table):
     assert all(row["first"] and row["label"] in (0, 1) for row in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", MAKERS)
 def test_the_stand_ins_have_the_shape_and_balance_of_their_tasks(task):
     found, about = load_embedded(task), TASKS[task]
@@ -141,6 +142,7 @@ def test_the_stand_ins_have_the_shape_and_balance_of_their_tasks(task):
             assert all(labels.count(label) > len(rows) / len(about.labels) * 0.7 for label in range(len(about.labels)))
 
 
+@pytest.mark.slow
 def test_the_stand_ins_are_drawn_from_their_seed_alone():
     rows = [load_embedded("cola", seed).splits["validation"].sample(Draw(3)) for seed in (0, 0, 1)]
     assert rows[0] == rows[1]

@@ -12,6 +12,8 @@ from lrpe.lab.experiments.table import Figure
 from lrpe.lab.experiments.tables import TABLES
 from lrpe.lab.training.loop import Loop
 
+pytestmark = pytest.mark.slow
+
 
 def every_cell() -> dict[str, tuple[Experiment, list[tuple[Figure, str]]]]:
     """Each distinct experiment of the tables, and the figures that are read from it."""

@@ -14,6 +14,8 @@ from lrpe.lab.experiments.methods import SEVEN
 from lrpe.lab.experiments.run import run
 from lrpe.lab.experiments.scale import demo, small, smoke
 
+pytestmark = pytest.mark.slow
+
 
 def brief(experiment: Experiment, updates: int, scored: int, **changes: float) -> Experiment:
     """Return the experiment with fewer updates, scored once."""

@@ -17,6 +17,8 @@ from lrpe.models import LrpeForCausalLM
 from tests.lab.report.browser import open_browser
 from tests.models.tiny import tiny
 
+pytestmark = pytest.mark.slow
+
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 SIZES = {"light": (1280, 900), "dark": (1280, 900), "phone": (390, 844)}
 PLACES = ("kernel", "scores", "features", "path", "spectrum", "delta")

@@ -30,6 +30,7 @@ def build(task):
     return task.model_class(LrpeConfig(**TINY, **task.fields()))
 
 
+@pytest.mark.slow
 def test_sentences_are_marked_as_roberta_marks_them():
     task = task_of("rte")
     s, e = (task.tokenizer.specials[role] for role in ("bos", "eos"))

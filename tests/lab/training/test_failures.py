@@ -12,6 +12,8 @@ from lrpe.lab.training.failures import is_first_to_report, name_lost_processes
 from lrpe.lab.training.processes import barrier, process_group, rank
 from tests.lab.training.forked import CONTEXT, fork, free_port, kill
 
+pytestmark = pytest.mark.slow
+
 
 def go(number: int, port: int, timeout: float, folder: Path, freeze: int) -> None:
     """Three processes that meet again and again, of which one freezes."""

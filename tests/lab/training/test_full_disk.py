@@ -15,6 +15,8 @@ from lrpe.lab.training import checkpoint, optimizer_state, writing
 from lrpe.lab.training.checkpoint_history import CheckpointHistory
 from tests.lab.training.small_run import assert_same_run, run, small_training
 
+pytestmark = pytest.mark.slow
+
 OFTEN = small_training(save_every=2)
 
 

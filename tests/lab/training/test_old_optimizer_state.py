@@ -66,6 +66,7 @@ def test_a_run_of_an_earlier_version_goes_on_bit_for_bit(tmp_path, whole):
     assert_same_run(tmp_path, whole)
 
 
+@pytest.mark.slow
 def test_shares_of_an_earlier_version_are_read_by_one_process(tmp_path, whole):
     finish(fork(run_shares, 2, tmp_path))
     assert len(list((tmp_path / "last" / "state").glob("*.distcp"))) == 2

@@ -21,6 +21,8 @@ from tests.lab.training.forked import finish, fork, kill, start
 from tests.lab.training.small_run import assert_same_to_rounding, lines, run
 from tests.models.tiny import draw_ids, tiny
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 
