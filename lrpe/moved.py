@@ -63,7 +63,7 @@ def find_moved_name(name: str) -> Any:
     return getattr(import_module(NAMES[name]), name)
 
 
-def find_moved_module(name: str) -> str | None:
+def _find_moved_module(name: str) -> str | None:
     """Return the new name of a module, or None if it has not moved."""
     for length in range(name.count(".") + 1, 1, -1):
         parts = name.split(".")
@@ -89,7 +89,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        new = find_moved_module(fullname) if fullname.startswith("lrpe.") else None
+        new = _find_moved_module(fullname) if fullname.startswith("lrpe.") else None
         spec = find_spec(new) if new else None
         if new is None or spec is None:
             return None

@@ -30,7 +30,7 @@ _repr = Repr()
 _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
 
 
-class Rule(NamedTuple):
+class _Rule(NamedTuple):
     """A condition on a field; ``says`` completes the sentence "hidden_size is ..."."""
 
     says: str
@@ -99,29 +99,29 @@ def shorten(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
-def _whole(least: int, most: int = _LARGEST) -> Rule:
+def _whole(least: int, most: int = _LARGEST) -> _Rule:
     limit = "" if most == _LARGEST else f" and at most {most}"
-    return Rule(
+    return _Rule(
         f"a whole number of {least} or more{limit}",
         lambda value: is_whole(value) and least <= value <= min(most, _LARGEST),
     )
 
 
-def _above_zero(most: float) -> Rule:
-    return Rule(f"a number above 0 and at most {most:g}", lambda value: _is_number(value) and 0 < value <= most)
+def _above_zero(most: float) -> _Rule:
+    return _Rule(f"a number above 0 and at most {most:g}", lambda value: _is_number(value) and 0 < value <= most)
 
 
-def _optional(rule: Rule) -> Rule:
-    return Rule(f"{rule.says}, or None", lambda value: value is None or rule.holds(value))
+def _optional(rule: _Rule) -> _Rule:
+    return _Rule(f"{rule.says}, or None", lambda value: value is None or rule.holds(value))
 
 
-def _one_or_list(says: str, holds: Callable[[Any], bool]) -> Rule:
-    return Rule(
+def _one_or_list(says: str, holds: Callable[[Any], bool]) -> _Rule:
+    return _Rule(
         says, lambda value: holds(value) or (isinstance(value, list) and len(value) > 0 and all(map(holds, value)))
     )
 
 
-def _labels(says: str, number_first: bool) -> Rule:
+def _labels(says: str, number_first: bool) -> _Rule:
     """Return the rule of a dictionary between label numbers and names; JSON turns numeric keys into strings."""
 
     def holds(value: Any) -> bool:
@@ -129,7 +129,7 @@ def _labels(says: str, number_first: bool) -> Rule:
         return all(_is_label(number) and isinstance(name, str) for number, name in pairs)
 
     return _optional(
-        Rule(says, lambda value: isinstance(value, dict) and 0 < len(value) <= _MOST_LABELS and holds(value))
+        _Rule(says, lambda value: isinstance(value, dict) and 0 < len(value) <= _MOST_LABELS and holds(value))
     )
 
 
@@ -148,13 +148,13 @@ def _is_dtype(value: Any) -> bool:
 
 
 _SIZE, _TOKEN = _whole(1), _whole(0)
-_SWITCH = Rule("one of (True, False)", lambda value: isinstance(value, bool))
-_UNDECIDED = Rule("one of (True, False, None)", lambda value: value is None or isinstance(value, bool))
-_RATE = Rule("a rate in [0, 1)", lambda value: _is_number(value) and 0 <= value < 1)
-_TEXT = Rule("a text", lambda value: isinstance(value, str))
-_DTYPE = _optional(Rule(f"one of {', '.join(_DTYPES)}", _is_dtype))
+_SWITCH = _Rule("one of (True, False)", lambda value: isinstance(value, bool))
+_UNDECIDED = _Rule("one of (True, False, None)", lambda value: value is None or isinstance(value, bool))
+_RATE = _Rule("a rate in [0, 1)", lambda value: _is_number(value) and 0 <= value < 1)
+_TEXT = _Rule("a text", lambda value: isinstance(value, str))
+_DTYPE = _optional(_Rule(f"one of {', '.join(_DTYPES)}", _is_dtype))
 
-FIELDS: dict[str, Rule | Choice] = {
+FIELDS: dict[str, _Rule | Choice] = {
     **dict.fromkeys(("vocab_size", "hidden_size", "head_dim"), _SIZE),
     **dict.fromkeys(("num_attention_heads", "num_key_value_heads"), _whole(1, _MOST_HEADS)),
     **dict.fromkeys(("intermediate_size", "max_position_embeddings", "patch_size", "num_channels"), _SIZE),
@@ -167,7 +167,7 @@ FIELDS: dict[str, Rule | Choice] = {
         "a name, a dictionary, or a list with one of these for each layer",
         lambda value: isinstance(value, str | dict) and is_json(value),
     ),
-    "decay": Rule(
+    "decay": _Rule(
         "'spread', a list of one r for each key head, or None",
         lambda value: (
             value is None or isinstance(value, str) or (isinstance(value, list) and all(map(_is_number, value)))
@@ -186,7 +186,7 @@ FIELDS: dict[str, Rule | Choice] = {
     **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "drop_path_rate"), _RATE),
     "norm_eps": _above_zero(1.0),
     "initializer_range": _above_zero(100.0),
-    "seed": Rule("a whole number of 0 or more, below 2^63", lambda value: is_whole(value) and 0 <= value < 2**63),
+    "seed": _Rule("a whole number of 0 or more, below 2^63", lambda value: is_whole(value) and 0 <= value < 2**63),
     **dict.fromkeys(("pad_token_id", "bos_token_id"), _optional(_TOKEN)),
     "eos_token_id": _optional(_one_or_list("a token, or a list of tokens", _TOKEN.holds)),
     "use_cache": _SWITCH,
@@ -197,21 +197,21 @@ FIELDS: dict[str, Rule | Choice] = {
     "label2id": _labels("a dictionary with a number for each label's name, {'no': 0, 'yes': 1}", number_first=False),
     "problem_type": Choice("problem_type", (None, *_PROBLEMS)),
     "architectures": _optional(
-        Rule("a list of names", lambda value: isinstance(value, list) and all(map(_TEXT.holds, value)))
+        _Rule("a list of names", lambda value: isinstance(value, list) and all(map(_TEXT.holds, value)))
     ),
     **dict.fromkeys(("dtype", "torch_dtype"), _DTYPE),
     "output_hidden_states": _UNDECIDED,
     "return_dict": _SWITCH,
-    "output_attentions": Rule("False: linear attention never forms its weights", _is_off),
-    "is_encoder_decoder": Rule("False: these models are one stack of layers", _is_off),
+    "output_attentions": _Rule("False: linear attention never forms its weights", _is_off),
+    "is_encoder_decoder": _Rule("False: these models are one stack of layers", _is_off),
     "chunk_size_feed_forward": _whole(0),
     **dict.fromkeys(("transformers_version", "model_type"), _optional(_TEXT)),
-    "name_or_path": _optional(Rule("a name or a path", lambda value: isinstance(value, str | PathLike))),
+    "name_or_path": _optional(_Rule("a name or a path", lambda value: isinstance(value, str | PathLike))),
     "attn_implementation": Choice("attn_implementation", (None, "eager", "sdpa")),
     "experts_implementation": Choice("experts_implementation", (None, "eager")),
-    "auto_map": _optional(Rule("a dictionary of names", lambda value: isinstance(value, dict) and is_json(value))),
+    "auto_map": _optional(_Rule("a dictionary of names", lambda value: isinstance(value, dict) and is_json(value))),
     "quantization_config": _optional(
-        Rule(
+        _Rule(
             "a dictionary or a configuration of transformers",
             lambda value: isinstance(value, QuantizationConfigMixin) or (isinstance(value, dict) and is_json(value)),
         )

@@ -32,7 +32,7 @@ from lrpe.lab.stamp import stamp
 _Goals = dict[int, float]  # by length
 
 CAUSAL, _BIDIRECTIONAL = "causal forward + backward", "bidirectional forward + backward"
-TOLERANCE = 1e-4  # relative, for float32 sums of thousands of terms
+_TOLERANCE = 1e-4  # relative, for float32 sums of thousands of terms
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,12 @@ def check_sums(sizes: Sizes, peers: list[SumPeer]) -> Iterator[Agreement]:
     for causal, ours, softmax in ((True, our_causal, softmax_causal), (False, our_sum, softmax_everywhere)):
         name = "causal sum" if causal else "bidirectional sum"
         specified = [on_stack(quadratic, causal), on_stack(softmax_written_out, causal)]
-        yield check_agreement((name, "its matrix"), (on_stack(ours), specified[0]), few, TOLERANCE, "sums")
-        yield check_agreement(("SDPA", "its matrix"), (on_stack(softmax), specified[1]), few, TOLERANCE, "softmax")
+        yield check_agreement((name, "its matrix"), (on_stack(ours), specified[0]), few, _TOLERANCE, "sums")
+        yield check_agreement(("SDPA", "its matrix"), (on_stack(softmax), specified[1]), few, _TOLERANCE, "softmax")
     for peer in (peer for peer in peers if peer.sum is not None):
         for n in sizes.product if "C++" in peer.name else sizes.chunk_form:
             sides = (on_stack(our_causal), on_stack(peer.sum))
-            yield check_agreement(("causal sum", peer.name), sides, draw(n, sizes), TOLERANCE, f"sums of {n}")
+            yield check_agreement(("causal sum", peer.name), sides, draw(n, sizes), _TOLERANCE, f"sums of {n}")
 
 
 def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:

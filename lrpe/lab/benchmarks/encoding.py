@@ -41,7 +41,7 @@ _JUDGED = "Λ, Type 2"  # the rotation is the row with goals
 
 
 @dataclass(frozen=True)
-class Contender:
+class _Contender:
     """A function of x to time, and its parameters; ``apply`` is None if a peer is not installed."""
 
     name: str
@@ -59,7 +59,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class ShapeResult:
+class _ShapeResult:
     shape: Shape
     rows: list[Row]
     agreements: list[Agreement]
@@ -69,7 +69,7 @@ class ShapeResult:
 @dataclass(frozen=True)
 class EncodingResult(Measurement):
     benchmark = "encoding"
-    shapes: list[ShapeResult]
+    shapes: list[_ShapeResult]
 
     def title(self) -> list[str]:
         return [
@@ -96,23 +96,23 @@ def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
     return EncodingResult(quick, rounds, read_settings(), marks, lines, shapes)
 
 
-def measure_case(case: Case, rounds: int) -> ShapeResult:
+def measure_case(case: Case, rounds: int) -> _ShapeResult:
     print(f"Timing {case.shape}, {rounds} rounds.", file=sys.stderr, flush=True)
     n, dim = case.shape[-2:]
     x = torch.randn(case.shape, generator=torch.Generator().manual_seed(0))
     peers = rotary_peers(n, dim)
     agreements = [_check_peer(peer, x) for peer in peers if peer.rotate is not None]
-    contenders = [*_own_contenders(n, dim), *(Contender(peer.name, peer.rotate) for peer in peers)]
+    contenders = [*_own_contenders(n, dim), *(_Contender(peer.name, peer.rotate) for peer in peers)]
     tasks = [task for contender in contenders for task in _tasks_of(contender, x)] + _table_tasks(n, dim)
     copy = torch.empty_like(x)
     timing = interleave(tasks, lambda: copy.copy_(x), rounds)
     ratios = timing.ratios
     names = [contender.name for contender in contenders] + [task.name for task in _table_tasks(n, dim)]
     rows = [Row(name, ratios.get(name), ratios.get(f"{name} + backward")) for name in names]
-    return ShapeResult(case.shape, rows, agreements, timing.processor_share)
+    return _ShapeResult(case.shape, rows, agreements, timing.processor_share)
 
 
-def judged(case: Case, result: ShapeResult) -> list[Line]:
+def judged(case: Case, result: _ShapeResult) -> list[Line]:
     (row,) = [row for row in result.rows if row.name == _JUDGED]
     assert row.forward is not None
     assert row.both is not None
@@ -123,19 +123,19 @@ def judged(case: Case, result: ShapeResult) -> list[Line]:
     ]
 
 
-def _own_contenders(n: int, dim: int) -> list[Contender]:
+def _own_contenders(n: int, dim: int) -> list[_Contender]:
     learned = encoding("rope", dim, learned_angles=True)
     return [
-        Contender("Λ, Type 1", _with_table(encoding("identity*unitary", dim), n)),
-        Contender("Λ, Type 2", _with_table(encoding("identity*orthogonal", dim), n)),
-        Contender("Λ, Type 2, learned α, table in the call", learned, tuple(learned.parameters())),
-        Contender("Λ, Type 3", _with_table(encoding("identity*permutation", dim), n)),
-        Contender("P, Householder", _basis_with_table(Householder(dim))),
-        Contender("P, odd-even", _basis_with_table(OddEven(dim))),
-        Contender("P, cosine", _basis_with_table(Cosine(dim))),
-        Contender("Λ P, type1", _with_table(encoding("type1", dim, learned_angles=False), n)),
-        Contender("Λ P, type2", _with_table(encoding("type2", dim, learned_angles=False), n)),
-        Contender("Λ P, type3", _with_table(encoding("type3", dim), n)),
+        _Contender("Λ, Type 1", _with_table(encoding("identity*unitary", dim), n)),
+        _Contender("Λ, Type 2", _with_table(encoding("identity*orthogonal", dim), n)),
+        _Contender("Λ, Type 2, learned α, table in the call", learned, tuple(learned.parameters())),
+        _Contender("Λ, Type 3", _with_table(encoding("identity*permutation", dim), n)),
+        _Contender("P, Householder", _basis_with_table(Householder(dim))),
+        _Contender("P, odd-even", _basis_with_table(OddEven(dim))),
+        _Contender("P, cosine", _basis_with_table(Cosine(dim))),
+        _Contender("Λ P, type1", _with_table(encoding("type1", dim, learned_angles=False), n)),
+        _Contender("Λ P, type2", _with_table(encoding("type2", dim, learned_angles=False), n)),
+        _Contender("Λ P, type3", _with_table(encoding("type3", dim), n)),
     ]
 
 
@@ -149,7 +149,7 @@ def _basis_with_table(basis: Basis) -> _Apply:
     return lambda x: basis.transform(x, table)
 
 
-def _tasks_of(contender: Contender, x: Tensor) -> list[Timed]:
+def _tasks_of(contender: _Contender, x: Tensor) -> list[Timed]:
     """Return the forward pass, in copies, and forward + backward, in units of two copies."""
     apply = contender.apply
     if apply is None:
@@ -198,7 +198,7 @@ def _scores_of(apply: _Apply) -> _Apply:
     return scores
 
 
-def shape_table(result: ShapeResult) -> str:
+def shape_table(result: _ShapeResult) -> str:
     rows = [[row.name, show(row, row.forward), show(row, row.both)] for row in result.rows]
     lines = [in_columns([str(result.shape), "forward", "forward + backward"], rows)]
     if any(row.forward is None for row in result.rows):

@@ -12,7 +12,7 @@ from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.timing import Ratio, Timed, Timing, clock, interleave
 
 Call = Callable[[], object]
-Better = Literal["lower", "higher"]
+_Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Line:
     high: float | None = None
     seconds: float | None = None
     processor_share: float = 1.0
-    better: Better = "lower"
+    better: _Better = "lower"
 
     def __str__(self) -> str:
         if self.figure is None:
@@ -45,7 +45,7 @@ def digits(figure: float) -> str:
     return f"{figure:.2f}" if figure >= 0.3 else f"{figure:.3f}" if figure >= 0.02 else f"{figure:.4f}"
 
 
-def judge(figure: float, goal: float | None, better: Better = "lower") -> str:
+def judge(figure: float, goal: float | None, better: _Better = "lower") -> str:
     if goal is None:
         return ""
     return "pass" if (figure <= goal if better == "lower" else figure >= goal) else "short"

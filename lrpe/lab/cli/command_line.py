@@ -9,13 +9,13 @@ from io import TextIOWrapper
 
 from lrpe.errors import LrpeError, StoppedError, require_extras
 
-WRONG, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
+WRONG, _INTERRUPTED, _PIPE_CLOSED, _TERMINATED = 2, 130, 141, 143
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``lrpe`` with ``argv``, or the process's arguments; return the exit code, 1 if a check or a cell fails."""
     if argv is None:  # the process is ours: SIGTERM unwinds the stack, so that a measuring child process ends too
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show Λ prints a question mark
@@ -24,16 +24,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except LrpeError as error:
-        say(in_one_line(error))
+        say(_in_one_line(error))
         return WRONG
     except StoppedError as stopped:
         say(str(stopped))
-        return INTERRUPTED
+        return _INTERRUPTED
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _INTERRUPTED
     except BrokenPipeError:  # the reader of our output closed it, as in `lrpe verify | head -1`
-        drop_output()
-        return PIPE_CLOSED
+        _drop_output()
+        return _PIPE_CLOSED
 
 
 def say(text: str) -> None:
@@ -58,12 +58,12 @@ def run(argv: Sequence[str]) -> int:
     return parse(argv).run()
 
 
-def in_one_line(error: LrpeError) -> str:
+def _in_one_line(error: LrpeError) -> str:
     """Return the error's message on one line, with words longer than 200 characters shortened."""
     return " ".join(word if len(word) <= 200 else f"{word[:100]}…{word[-20:]}" for word in str(error).split())
 
 
-def drop_output() -> None:
+def _drop_output() -> None:
     """Redirect stdout to the null device, so that Python does not fail flushing it at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

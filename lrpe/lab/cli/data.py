@@ -69,7 +69,7 @@ class DataShow:
         require(
             there or not self.options, f"--options needs a dataset to load; pass --path PATH or --hub for {entry.name}."
         )
-        loaded = load_with(entry.name, self.path, self.hub, self.options) if there else None
+        loaded = _load_with(entry.name, self.path, self.hub, self.options) if there else None
         found = describe(entry) | ({} if loaded is None else describe_contents(loaded, self.samples))
         print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else format_description(found))
         return 0
@@ -93,13 +93,13 @@ class DataPrepare:
     options: str = ""
 
     def run(self) -> int:
-        loaded = load_with(one(self.name, "data prepare", "dataset"), self.path, self.hub, self.options)
+        loaded = _load_with(one(self.name, "data prepare", "dataset"), self.path, self.hub, self.options)
         sizes = ", ".join(f"{name} {len(split):,}" for name, split in loaded.splits.items())
         print(f"{loaded.name} is ready: {sizes} samples.")
         return 0
 
 
-def load_with(name: str, path: Path | None, hub: bool, options: str) -> "Dataset":
+def _load_with(name: str, path: Path | None, hub: bool, options: str) -> "Dataset":
     """Load a dataset with options written as name=value,name=value."""
     from lrpe.lab.data.catalog import load, read_options
 

@@ -37,7 +37,7 @@ class Generate:
         from lrpe.models.saved import quietly
 
         source = one(self.folder, "generate", "run")
-        model, tokenizer = read_writer(source), read_tokenizer(find_tokenizer(source))
+        model, tokenizer = _read_writer(source), read_tokenizer(_find_tokenizer(source))
         prompt = self.prompt or tokenizer.eos_token
         require(
             bool(prompt),
@@ -59,7 +59,7 @@ class Generate:
         return GenerationConfig(max_new_tokens=self.tokens, do_sample=bool(sampling), **sampling, **ends)
 
 
-def read_writer(source: Path) -> Any:
+def _read_writer(source: Path) -> Any:
     from lrpe.models import LrpeForCausalLM
     from lrpe.models.saved import find_model, load_model
 
@@ -82,7 +82,7 @@ def read_tokenizer(folder: Path) -> Any:
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **roles)
 
 
-def find_tokenizer(source: Path) -> Path:
+def _find_tokenizer(source: Path) -> Path:
     for folder in (source, source / "tokenizer", source.parent / "tokenizer", source.parent.parent / "tokenizer"):
         if (folder / "tokenizer.json").is_file():
             return folder

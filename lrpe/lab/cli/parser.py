@@ -30,7 +30,7 @@ from lrpe.lab.cli.verbs import VERBS, Group
 from lrpe.lab.cli.words import take_dotted
 from lrpe.lab.options import parse_word
 
-Words = tuple[str, ...]  # ("bench", "encoding")
+_Words = tuple[str, ...]  # ("bench", "encoding")
 
 
 def parse(argv: Sequence[str]) -> Verb:
@@ -39,7 +39,7 @@ def parse(argv: Sequence[str]) -> Verb:
     Raises:
         LrpeError: a word is unknown, or an option does not fit the type of its field.
     """
-    parser, parsers = make_parser()
+    parser, parsers = _make_parser()
     words, dotted = take_dotted(argv)
     chosen, place = parser.parse_args(words), ()
     while (word := chosen.get("verb")) is not None:
@@ -47,17 +47,17 @@ def parse(argv: Sequence[str]) -> Verb:
     if place not in parsers:
         (parser if not place else parser.below[place[0]]).print_help(sys.stderr)
         parser.exit(2)
-    return build(parsers[place], chosen.as_dict(), for_verb(parser, parsers[place], dotted))
+    return build(parsers[place], chosen.as_dict(), _for_verb(parser, parsers[place], dotted))
 
 
 @cache
-def make_parser() -> tuple["Parser", dict[Words, type[Verb]]]:
+def _make_parser() -> tuple["Parser", dict[_Words, type[Verb]]]:
     """Return the parser, and each verb's dataclass by its words."""
-    parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=installed_version())
-    return parser, add_verbs(parser, VERBS)
+    parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=_installed_version())
+    return parser, _add_verbs(parser, VERBS)
 
 
-def installed_version() -> str:
+def _installed_version() -> str:
     try:
         return version("lrpe")
     except PackageNotFoundError:  # run from a checkout that is not installed
@@ -68,7 +68,7 @@ def build(verb: type[Verb], typed: dict[str, Any], dotted: dict[str, Any]) -> Ve
     """Return the verb with each option converted to its field's type."""
     hints = get_type_hints(verb, include_extras=True)
     given = {name: value for name, value in typed.items() if value is not None}  # the others keep their defaults
-    flags = {field.name: flags_of(field)[-1] for field in dataclasses.fields(verb)}  # type: ignore[arg-type]
+    flags = {field.name: _flags_of(field)[-1] for field in dataclasses.fields(verb)}  # type: ignore[arg-type]
     options = {name: read(value, hints[name], flags[name]) for name, value in given.items()}
     return verb(**options, **dotted)
 
@@ -81,7 +81,7 @@ def read(value: str | list[str] | bool, hint: Any, flag: str) -> Any:
     return parse_word(value, hint, flag) if isinstance(value, str) else value
 
 
-def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, Any]:
+def _for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, Any]:
     """Return the dotted keys under the verb's field for them; raise LrpeError if it has none."""
     taking = [field.name for field in dataclasses.fields(verb) if "dotted" in field.metadata]
     if dotted and not taking:
@@ -89,7 +89,7 @@ def for_verb(parser: "Parser", verb: type, dotted: dict[str, str]) -> dict[str, 
     return dict.fromkeys(taking, dotted)
 
 
-class Formatter(DefaultHelpFormatter):
+class _Formatter(DefaultHelpFormatter):
     """Print the help of options unchanged: jsonargparse would add the type, which here is always str."""
 
     def _get_help_string(self, action: argparse.Action) -> str:
@@ -103,7 +103,7 @@ class Parser(ArgumentParser):
     """
 
     def __init__(self, *arguments: Any, **options: Any):
-        super().__init__(*arguments, allow_abbrev=False, formatter_class=Formatter, **options)
+        super().__init__(*arguments, allow_abbrev=False, formatter_class=_Formatter, **options)
         self.below: dict[str, Parser] = {}
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
@@ -116,16 +116,16 @@ class Parser(ArgumentParser):
         raise LrpeError(f"{sentence}.{hint} See {parser.prog.replace(' [options]', '')} --help.") from ex
 
 
-def add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], place: Words = ()) -> dict[Words, type[Verb]]:
+def _add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], place: _Words = ()) -> dict[_Words, type[Verb]]:
     """Add the verbs and their subcommands; return each verb's dataclass by its words."""
-    found: dict[Words, type[Verb]] = {}
+    found: dict[_Words, type[Verb]] = {}
     choices = parser.add_subcommands(required=False, dest="verb", metavar="VERB", title="verbs", description=None)
     for word, verb in verbs.items():
         text = verb.summary if isinstance(verb, Group) else described(verb)
         parser.below[word] = below = Parser(description=text)
         choices.add_subcommand(word, below, help=text.partition("\n")[0])
         if isinstance(verb, Group):
-            found |= add_verbs(below, verb.verbs, (*place, word))
+            found |= _add_verbs(below, verb.verbs, (*place, word))
         else:
             add_options(below, verb)
             found[(*place, word)] = verb
@@ -148,8 +148,8 @@ def add_options(parser: Parser, verb: type) -> None:
     for field in dataclasses.fields(verb):
         if "dotted" in field.metadata:
             continue
-        flags = flags_of(field)
-        help_text = with_default(help_of.get(field.name), field.default)
+        flags = _flags_of(field)
+        help_text = _with_default(help_of.get(field.name), field.default)
         if "words" in field.metadata:
             words = field.metadata["words"]
             parser.add_argument(field.name, nargs="*", type=str, default=[], metavar=words, help=help_text)
@@ -159,20 +159,20 @@ def add_options(parser: Parser, verb: type) -> None:
             each = field.metadata["many"]
             parser.add_argument(*flags, dest=field.name, nargs="+", type=str, default=[], metavar=each, help=help_text)
         else:
-            metavar = metavar_of(hints[field.name], field.name)
+            metavar = _metavar_of(hints[field.name], field.name)
             parser.add_argument(*flags, dest=field.name, type=str, default=None, metavar=metavar, help=help_text)
 
 
-def flags_of(field: dataclasses.Field) -> tuple[str, ...]:
+def _flags_of(field: dataclasses.Field) -> tuple[str, ...]:
     return field.metadata.get("flags", (f"--{field.name.replace('_', '-')}",))
 
 
-def with_default(help_text: str | None, default: Any) -> str | None:
+def _with_default(help_text: str | None, default: Any) -> str | None:
     if default in (None, "", False, dataclasses.MISSING):
         return help_text
     return f"{(help_text or '').rstrip('.')} (default: {default})."
 
 
-def metavar_of(hint: Any, name: str) -> str:
+def _metavar_of(hint: Any, name: str) -> str:
     kinds = {kind for kind in (hint, *get_args(hint)) if isinstance(kind, type)}
     return next((word for kind, word in {int: "N", float: "X", Path: "PATH"}.items() if kind in kinds), name.upper())

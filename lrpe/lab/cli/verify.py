@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lrpe.encodings.encoding import PositionalEncoding
     from lrpe.theory.laws import Report
 
-Width = Annotated[int, Range(1, 4096)]  # the laws are measured on head_dim × head_dim matrices
+_Width = Annotated[int, Range(1, 4096)]  # the laws are measured on head_dim × head_dim matrices
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Verify:
 
     needs: ClassVar[tuple[str, ...]] = ()
     names: list[str] = field(default_factory=list, metadata={"words": "NAME"})
-    head_dim: Width = 64
-    heads: Width = 8
+    head_dim: _Width = 64
+    heads: _Width = 8
     length: Annotated[int, Range(1, 2**30)] = 512
     seed: Seed = 0
     json: bool = False
@@ -46,7 +46,7 @@ class Verify:
         encodings = {name: self.build(name) for name in self.names or [*FAMILY, "per"]}
         reports = {name: self.check(name, subject) for name, subject in encodings.items()}
         if self.json:
-            print(json.dumps(as_json(reports), indent=2, ensure_ascii=False))
+            print(json.dumps(_as_json(reports), indent=2, ensure_ascii=False))
         elif len(self.names) == 1:
             print(*reports.values())
         else:
@@ -71,7 +71,7 @@ class Verify:
         return report
 
 
-def as_json(reports: dict[str, "Report"]) -> dict[str, Any]:
+def _as_json(reports: dict[str, "Report"]) -> dict[str, Any]:
     encodings = [{"name": name, **report.to_dict()} for name, report in reports.items()]
     return {"holds": all(reports.values()), "encodings": encodings}
 

@@ -8,7 +8,7 @@ from lrpe.lab.experiments.build import build_task
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.tasks.language_modelling import LanguageModelling
 
-MIXES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+_MIXES = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 COUNTED = 4_000_000  # the largest number of training tokens counted
 
 
@@ -39,7 +39,7 @@ class Counts:
         return float(-np.log2(mix * after + (1 - mix) * self.alone[ids[1:]]).mean())
 
     def best_mix(self, tuning: np.ndarray) -> float:
-        return min(MIXES, key=lambda mix: self.bigram_bits(tuning, mix))
+        return min(_MIXES, key=lambda mix: self.bigram_bits(tuning, mix))
 
 
 def count_text(task: LanguageModelling, tokens: int | None = None) -> dict[str, dict[str, float]]:

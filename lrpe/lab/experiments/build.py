@@ -27,22 +27,22 @@ from lrpe.models.saved import find_model, quietly
 def build_task(experiment: Experiment) -> Task:
     """Return the experiment's task, with its data loaded."""
     task, what = CLASSES[experiment.kind], f"the task of {experiment.column}"
-    options = conform_options(task, what, task_options(experiment, what), given=1)  # the data come first
+    options = conform_options(task, what, _task_options(experiment, what), given=1)  # the data come first
     return task(experiment.data.load(), **options)
 
 
-def task_options(experiment: Experiment, what: str) -> dict[str, Any]:
+def _task_options(experiment: Experiment, what: str) -> dict[str, Any]:
     """Return the experiment's options as arguments of its task."""
     options = dict(experiment.options)
     if experiment.kind == "sentences":
-        options["tokenizer"] = tokens_of_start(experiment)
+        options["tokenizer"] = _tokens_of_start(experiment)
     if experiment.kind == "image":
         copies = options.pop("copies", 1)
         return {"mixing": replace(PLAIN, **conform_options(Mixing, what, options)), "copies": copies}
     return options
 
 
-def tokens_of_start(experiment: Experiment) -> Tokenizer:
+def _tokens_of_start(experiment: Experiment) -> Tokenizer:
     """Return the tokeniser of the masked language model that the experiment starts from."""
     if experiment.start is None:
         raise LrpeError(

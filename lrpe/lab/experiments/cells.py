@@ -32,7 +32,7 @@ def run_cells(cells: Iterable[Experiment], runs: Path, processes: int = 1, devic
 def run_all(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
     waiting = [cell for cell in cells if not is_finished(runs / cell.name, cell)]
     if processes > 1 and len(waiting) > 1:
-        return run_apart(waiting, runs, processes, device)
+        return _run_apart(waiting, runs, processes, device)
     return {cell.name: reason for cell in waiting if (reason := attempt(cell, runs, device)) is not None}
 
 
@@ -53,12 +53,12 @@ def attempt(cell: Experiment, runs: Path, device: str) -> str | None:
     return None
 
 
-def attempt_on_one_thread(cell: Experiment, runs: Path, device: str) -> str | None:
+def _attempt_on_one_thread(cell: Experiment, runs: Path, device: str) -> str | None:
     torch.set_num_threads(1)
     return attempt(cell, runs, device)
 
 
-def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
+def _run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
     """Train several cells at the same time with one progress bar, or a line every 30 s without a terminal."""
     with tqdm(total=len(cells), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
         last = time.monotonic()
@@ -66,23 +66,23 @@ def run_apart(cells: Sequence[Experiment], runs: Path, processes: int, device: s
         def watch(under_way: Sequence[Experiment], ended: int) -> None:
             nonlocal last
             bar.n = ended
-            bar.set_postfix_str(progress_of(under_way, runs))
+            bar.set_postfix_str(_progress_of(under_way, runs))
             if bar.disable and time.monotonic() - last > 30:
                 last = time.monotonic()
-                print(progress_line(ended, len(cells), progress_of(under_way, runs)), file=sys.stderr, flush=True)
+                print(_progress_line(ended, len(cells), _progress_of(under_way, runs)), file=sys.stderr, flush=True)
 
-        return train_apart(attempt_on_one_thread, cells, runs, processes, device, watch)
+        return train_apart(_attempt_on_one_thread, cells, runs, processes, device, watch)
 
 
-def progress_line(done: int, total: int, others: str) -> str:
+def _progress_line(done: int, total: int, others: str) -> str:
     """Return the number of trained cells, and the progress of running ones if any.
 
-    >>> progress_line(0, 2, ""), progress_line(1, 2, "stdlib, Base, seed 0: 5 updates")
+    >>> _progress_line(0, 2, ""), _progress_line(1, 2, "stdlib, Base, seed 0: 5 updates")
     ('0 of 2 cells are trained', '1 of 2 cells are trained; stdlib, Base, seed 0: 5 updates')
     """
     return "; ".join(filter(None, (f"{done} of {total} cells are trained", others)))
 
 
-def progress_of(under_way: Sequence[Experiment], runs: Path) -> str:
+def _progress_of(under_way: Sequence[Experiment], runs: Path) -> str:
     done = [(title(cell), read_last_update(runs / cell.name)) for cell in under_way]
     return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)

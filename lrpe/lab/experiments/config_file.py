@@ -16,16 +16,16 @@ from lrpe.models.configuration import LrpeConfig
 from lrpe.schema import conform
 from lrpe.serialization import read_yaml
 
-RESOLVED = "resolved"  # all fields of LrpeConfig except those set by the data, after method and setting
+_RESOLVED = "resolved"  # all fields of LrpeConfig except those set by the data, after method and setting
 ROW = "row"  # written by earlier versions instead: the fields set by method and setting
-DEFAULTS = {
+_DEFAULTS = {
     name: parameter.default
     for name, parameter in signature(LrpeConfig.__init__).parameters.items()
     if parameter.default is not Parameter.empty
 }
-LONGEST_LABEL = 70  # characters
+_LONGEST_LABEL = 70  # characters
 # Keys that a folder's name already contains.
-NAMED = {"column", "method", "setting", "scale", "variant", "label", "training.seed"}
+_NAMED = {"column", "method", "setting", "scale", "variant", "label", "training.seed"}
 
 
 def to_dict(experiment: Experiment) -> Config:
@@ -34,7 +34,7 @@ def to_dict(experiment: Experiment) -> Config:
     A method whose definition changes is then another run.
     """
     decided = row(experiment.method, experiment.setting, experiment.architecture | experiment.model)
-    return _plain(experiment) | {RESOLVED: _resolve(experiment, decided)}
+    return _plain(experiment) | {_RESOLVED: _resolve(experiment, decided)}
 
 
 def _plain(experiment: Experiment) -> Config:
@@ -42,12 +42,12 @@ def _plain(experiment: Experiment) -> Config:
 
 
 def _resolve(experiment: Experiment, decided: Config) -> Config:
-    return json.loads(json.dumps(DEFAULTS | experiment.architecture | decided | experiment.model))
+    return json.loads(json.dumps(_DEFAULTS | experiment.architecture | decided | experiment.model))
 
 
 def from_dict(values: Config) -> Experiment:
     """Return the experiment of a config.yaml; missing fields have their defaults."""
-    return conform({key: value for key, value in values.items() if key not in (RESOLVED, ROW)}, Experiment, "")
+    return conform({key: value for key, value in values.items() if key not in (_RESOLVED, ROW)}, Experiment, "")
 
 
 def read_experiment(folder: Path) -> Experiment:
@@ -61,16 +61,18 @@ def read_experiment(folder: Path) -> Experiment:
 
 def read_changes(file: Path) -> Config:
     """Return the keys of a YAML file, such as the config.yaml of a run, without the derived ones."""
-    return {key: value for key, value in read_yaml(file, dict[str, Any]).items() if key not in (RESOLVED, ROW)}
+    return {key: value for key, value in read_yaml(file, dict[str, Any]).items() if key not in (_RESOLVED, ROW)}
 
 
 def upgrade(values: Config) -> Config:
     """Return a config.yaml of an earlier version in today's form: new fields have their defaults."""
     experiment = from_dict(values)
-    before = values.get(RESOLVED)
+    before = values.get(_RESOLVED)
     if before is None:
         before = _resolve(experiment, conform(values.get(ROW, {}), dict[str, Any], ROW))
-    return _plain(experiment) | {RESOLVED: json.loads(json.dumps(DEFAULTS)) | conform(before, dict[str, Any], RESOLVED)}
+    return _plain(experiment) | {
+        _RESOLVED: json.loads(json.dumps(_DEFAULTS)) | conform(before, dict[str, Any], _RESOLVED)
+    }
 
 
 def apply_changes(experiment: Experiment, changes: Config) -> Experiment:
@@ -79,24 +81,24 @@ def apply_changes(experiment: Experiment, changes: Config) -> Experiment:
     If the changes affect training, a label makes its folder differ, unless they set a variant or label themselves.
     """
     after = conform(merge(_plain(experiment), changes), Experiment, "")
-    return after if changes.get("variant") or changes.get("label") else tell_apart(experiment, after)
+    return after if changes.get("variant") or changes.get("label") else _tell_apart(experiment, after)
 
 
-def tell_apart(before: Experiment, after: Experiment) -> Experiment:
+def _tell_apart(before: Experiment, after: Experiment) -> Experiment:
     """Return the changed experiment, with a label that distinguishes it if the changes affect training."""
     if before.start is not None and after.start is not None:
-        after = replace(after, start=tell_apart(before.start, after.start))
+        after = replace(after, start=_tell_apart(before.start, after.start))
     old, new = flatten(_plain(before)), flatten(_plain(after))
     same_data = before.data.name == after.data.name
-    keys = [key for key in find_differing_keys(old, new) if key not in NAMED and not may_change(key)]
+    keys = [key for key in find_differing_keys(old, new) if key not in _NAMED and not may_change(key)]
     labelled = {key: new.get(key, "absent") for key in keys if same_data or not key.startswith("data.")}
-    label = "-".join(filter(None, (before.label, label_of(labelled))))
-    if len(label) > LONGEST_LABEL:
-        label = f"{label[: LONGEST_LABEL - 9].rstrip('-.')}-{_digest(label)}"
+    label = "-".join(filter(None, (before.label, _label_of(labelled))))
+    if len(label) > _LONGEST_LABEL:
+        label = f"{label[: _LONGEST_LABEL - 9].rstrip('-.')}-{_digest(label)}"
     return replace(after, label=label)
 
 
-def label_of(changes: Config) -> str:
+def _label_of(changes: Config) -> str:
     """Return a short, readable and unique name of changes: {"model.decay": None} -> "decay-null-5f0c9d2a"."""
     if not changes:
         return ""

@@ -12,7 +12,7 @@ from lrpe.lab.experiments.scale import find_scale
 
 def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
     """Return a table of the runs, their time at this speed, and the notes of their columns."""
-    distinct = with_starts(cells)
+    distinct = _with_starts(cells)
     header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
     costs = {name: estimate(cell) for name, cell in distinct.items()}
     lines = [_describe(cell, costs[name], speed) for name, cell in distinct.items()]
@@ -24,7 +24,7 @@ def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
     return f"{table}\n\n{runs}, {total} in all. {times}\n\n{notes}\n"
 
 
-def with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
+def _with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
     """Return each experiment once by name, preceded by the one whose weights it starts from."""
     distinct: dict[str, Experiment] = {}
     for cell in cells:

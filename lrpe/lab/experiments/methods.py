@@ -30,21 +30,21 @@ class Method:
     positions: bool = False
 
 
-OUTPUT, ENCODED = {"normalizer": "output"}, {"normalizer": "encoded"}
+_OUTPUT, _ENCODED = {"normalizer": "output"}, {"normalizer": "encoded"}
 SOFTMAX = {"encoding": "rope", "attention": "softmax"}
-WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
+_WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
 METHODS = {
     method.name: method
     for method in (
         Method("base", "Base", {"encoding": "none"}, positions=True),
-        Method("rope", "RoPE", {"encoding": "rope"}, ENCODED),
-        Method("spe", "SPE", {"encoding": "spe"}, ENCODED),
-        Method("per", "PER", {"encoding": "per"}, ENCODED, WITHOUT_DECAY),
-        Method("type1", "Type 1", {"encoding": "type1"}, OUTPUT),
-        Method("type2", "Type 2", {"encoding": "type2"}, OUTPUT),
-        Method("type3", "Type 3", {"encoding": "type3"}, OUTPUT),
-        Method("cosformer", "cosFormer", {"encoding": "cosformer", "feature_map": "relu"}, ENCODED),
+        Method("rope", "RoPE", {"encoding": "rope"}, _ENCODED),
+        Method("spe", "SPE", {"encoding": "spe"}, _ENCODED),
+        Method("per", "PER", {"encoding": "per"}, _ENCODED, _WITHOUT_DECAY),
+        Method("type1", "Type 1", {"encoding": "type1"}, _OUTPUT),
+        Method("type2", "Type 2", {"encoding": "type2"}, _OUTPUT),
+        Method("type3", "Type 3", {"encoding": "type3"}, _OUTPUT),
+        Method("cosformer", "cosFormer", {"encoding": "cosformer", "feature_map": "relu"}, _ENCODED),
         Method("none", "no positions", {"encoding": "none"}),
         Method("softmax", "softmax + RoPE", SOFTMAX),
         Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
@@ -61,7 +61,7 @@ def fair(method: Method, model: Fields) -> Fields:
     PER keeps its published decay, and ``recommended`` keeps its own fields.
     """
     absolute = model.get("absolute_positions") or "sinusoidal"
-    return {"normalizer": "plain", "absolute_positions": absolute if method.positions else None} | rows_own(
+    return {"normalizer": "plain", "absolute_positions": absolute if method.positions else None} | _rows_own(
         method, model
     )
 
@@ -78,10 +78,10 @@ def authors(method: Method, model: Fields) -> Fields:
     positions, and their PER's decay, which grows towards later tokens, are not copied.
     """
     positions = {"absolute_positions": model.get("absolute_positions") or "sinusoidal"}
-    fields = {"normalizer": "plain"} | positions | rows_own(method, model) | method.authors
+    fields = {"normalizer": "plain"} | positions | _rows_own(method, model) | method.authors
     if model.get("image_size") is not None:
-        fields |= {"position_layout": "diagonal"} | ({"normalizer": "plain"} if method.authors == ENCODED else {})
-    return fields | (shared_by_heads(model) if method.name == "per" else {})
+        fields |= {"position_layout": "diagonal"} | ({"normalizer": "plain"} if method.authors == _ENCODED else {})
+    return fields | (_shared_by_heads(model) if method.name == "per" else {})
 
 
 Setting = Callable[[Method, Fields], Fields]  # takes a row and the column's fields, returns the row's fields
@@ -99,7 +99,7 @@ def find_setting(name: str) -> Setting:
     return SETTINGS[name]
 
 
-def rows_own(method: Method, model: Fields) -> Fields:
+def _rows_own(method: Method, model: Fields) -> Fields:
     fields: Fields = {"decay": None} | method.fields
     if not model.get("causal"):
         fields |= method.both_ways
@@ -108,7 +108,7 @@ def rows_own(method: Method, model: Fields) -> Fields:
     return fields
 
 
-def shared_by_heads(model: Fields) -> Fields:
+def _shared_by_heads(model: Fields) -> Fields:
     """Return PER with one permutation for all heads and, in causal models, its decay sigmoid(3h/H + 2)."""
     import torch
 
@@ -130,4 +130,4 @@ def find_method(name: str) -> Method:
     if basis not in BASES or matrix not in MATRICES:
         raise unknown_name("method", name, [f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES])
     learned = matrix != "permutation"
-    return Method(name, name, {"encoding": {"name": name, "learned_angles": learned}}, OUTPUT)
+    return Method(name, name, {"encoding": {"name": name, "learned_angles": learned}}, _OUTPUT)

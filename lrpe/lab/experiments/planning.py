@@ -115,7 +115,7 @@ def plan(
     preparation = _Preparation(scale, data, changes)
     settled = _settle(table, columns or [column for column in data if column in COLUMNS], preparation)
     rows = tuple(rows) or settled.rows
-    check_rows(settled, rows)
+    _check_rows(settled, rows)
     for setting in settings:
         check_setting(setting)
     cells = [
@@ -150,7 +150,7 @@ def plan_experiment(
     return experiment
 
 
-def check_rows(table: Table, rows: Sequence[str]) -> None:
+def _check_rows(table: Table, rows: Sequence[str]) -> None:
     """Raise ``LrpeError`` for a row that the table cannot have, before anything is trained."""
     for row in rows:
         check_row(row)

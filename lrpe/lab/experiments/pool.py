@@ -21,8 +21,8 @@ class Cell(Protocol):
     def name(self) -> str: ...
 
 
-Attempt = Callable[[Any, Path, str], str | None]  # trains a cell and returns why it failed, or None
-GRACE = 120.0  # seconds in which a cell may save itself after its parent is killed
+_Attempt = Callable[[Any, Path, str], str | None]  # trains a cell and returns why it failed, or None
+_GRACE = 120.0  # seconds in which a cell may save itself after its parent is killed
 KILLED = "A process was killed from outside, perhaps because memory ran out; use fewer processes."
 
 # A server that has imported everything forks processes that start at once.
@@ -31,7 +31,7 @@ _CONTEXT: Any = get_context("forkserver" if _FORKS else "spawn")
 
 
 @dataclass(frozen=True)
-class Worker:
+class _Worker:
     """A cell that is training in a separate process."""
 
     cell: Cell
@@ -47,7 +47,7 @@ class Worker:
 
 
 def train_apart(
-    attempt: Attempt, cells: Sequence[Cell], runs: Path, processes: int, device: str, watch: Callable
+    attempt: _Attempt, cells: Sequence[Cell], runs: Path, processes: int, device: str, watch: Callable
 ) -> dict[str, str]:
     """Train cells, ``processes`` at a time; return the reasons of failures by cell name.
 
@@ -77,25 +77,25 @@ def train_apart(
     return failures
 
 
-def _begin(attempt: Attempt, cell: Cell, runs: Path, device: str) -> Worker:
+def _begin(attempt: _Attempt, cell: Cell, runs: Path, device: str) -> _Worker:
     answer, report = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_work, args=(attempt, cell, runs, device, report))
     process.start()
     report.close()
-    return Worker(cell, process, answer)
+    return _Worker(cell, process, answer)
 
 
-def _work(attempt: Attempt, cell: Cell, runs: Path, device: str, report: Connection) -> None:
+def _work(attempt: _Attempt, cell: Cell, runs: Path, device: str, report: Connection) -> None:
     """Train in the child process. It ignores Ctrl-C: the parent handles it and asks the child to save itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(GRACE)
+    end_with_parent(_GRACE)
     try:
         report.send(attempt(cell, runs, device))
     except StoppedError as stopped:
         report.send(str(stopped))
 
 
-def _end(workers: Sequence[Worker]) -> None:
+def _end(workers: Sequence[_Worker]) -> None:
     """Ask each worker to save itself, and wait; an interrupt ends them at once, and keeps what was saved."""
     try:
         for worker in workers:

@@ -36,22 +36,22 @@ def run(experiment: Experiment, runs: Path, device: torch.device | str = "cpu") 
 
 def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.device | str = "cpu") -> Results:
     """Finish an experiment in this folder; the experiment that it starts from is under ``runs``."""
-    start = None if experiment.checkpoint is not None else train_start(experiment, runs, device)
+    start = None if experiment.checkpoint is not None else _train_start(experiment, runs, device)
     task = build_task(experiment)
     model = build_model(experiment, task, start).to(device)
     if experiment.checkpoint is not None and not (folder / "last").exists():
         load_checkpoint_weights(experiment.checkpoint, model)
-    run_on_first(lambda: save_tokenizer(task, folder / "tokenizer"))
+    run_on_first(lambda: _save_tokenizer(task, folder / "tokenizer"))
     config = to_dict(experiment)
     train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
     if not is_finished(folder, experiment):
         parameters = sum(parameter.numel() for parameter in model.parameters())
         found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
-        run_on_first(lambda: write_results(folder, found))
+        run_on_first(lambda: _write_results(folder, found))
     return read_results(folder)
 
 
-def train_start(experiment: Experiment, runs: Path, device: torch.device | str) -> Path | None:
+def _train_start(experiment: Experiment, runs: Path, device: torch.device | str) -> Path | None:
     """Return the best checkpoint of the experiment that this one starts from, training it if needed."""
     if experiment.start is None:
         return None
@@ -90,7 +90,7 @@ def score(experiment: Experiment, folder: Path, device: torch.device | str, task
     found = {split: score_split(experiment, task, model, split, device) for split in splits}
     for times in experiment.lengths:
         longer = lengthen(experiment, times)
-        found |= score_lengths(longer, build_task(longer), best, times, device)
+        found |= _score_lengths(longer, build_task(longer), best, times, device)
     return found
 
 
@@ -102,17 +102,17 @@ def score_split(experiment: Experiment, task: Task, model: Any, split: str, devi
     return evaluate(task, model, task.batches(split, size, training=False, **shares).epoch(0), str(device))
 
 
-def score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
+def _score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
     """Return validation metrics at ``times`` the trained length, with each scaling of α if the encoding has α."""
     fewer = replace(experiment, training=replace(experiment.training, evaluation_batch=max(1, 32 // times)))
     found = {}
-    for kind, changes in scalings(load_model(best).config, times):
+    for kind, changes in _scalings(load_model(best).config, times):
         model = load_model(best, **changes).to(device)
         found[f"×{times}{kind}"] = score_split(fewer, task, model, "validation", device)
     return found
 
 
-def scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the encoding unchanged, then with each scaling of its angles."""
     yield "", {}
     first = config.layer_encoding(0)
@@ -122,10 +122,10 @@ def scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
         scaling = {"kind": kind, "factor": times} | (
             {"length": config.max_position_embeddings} if kind == "yarn" else {}
         )
-        yield f", {kind}", {"encoding": with_scaling(config.encoding, scaling)}
+        yield f", {kind}", {"encoding": _with_scaling(config.encoding, scaling)}
 
 
-def with_scaling(encoding: str | dict[str, Any], scaling: dict[str, Any]) -> dict[str, Any]:
+def _with_scaling(encoding: str | dict[str, Any], scaling: dict[str, Any]) -> dict[str, Any]:
     return ({"name": encoding} if isinstance(encoding, str) else encoding) | {"scaling": scaling}
 
 
@@ -138,7 +138,7 @@ def about(task: Task) -> RunInfo:
     return RunInfo({"name": task.dataset.name, **task.dataset.facts}, task.metric, task.better)
 
 
-def save_tokenizer(task: Task, folder: Path) -> None:
+def _save_tokenizer(task: Task, folder: Path) -> None:
     """Save the tokeniser beside the run, for generation and export."""
     tokenizer = getattr(task, "tokenizer", None) or getattr(task.dataset, "tokenizer", None)
     if tokenizer is not None and not folder.exists():
@@ -146,7 +146,7 @@ def save_tokenizer(task: Task, folder: Path) -> None:
             tokenizer.save(temporary)
 
 
-def write_results(folder: Path, found: Mapping[str, Any]) -> None:
+def _write_results(folder: Path, found: Mapping[str, Any]) -> None:
     write_atomically(folder / "results.json", to_json(found))
 
 

@@ -51,7 +51,7 @@ def small(experiment: "Experiment") -> "Experiment":
     - Model, length, batch and updates are a fraction of the paper's; AdamW, cosine, clipping at 1 and no dropout are
       the same for every row and column. Compare only the order of rows, and with care.
     """
-    return _resize(experiment, "small", SMALL[shape_of(experiment)])
+    return _resize(experiment, "small", SMALL[_shape_of(experiment)])
 
 
 def demo(experiment: "Experiment") -> "Experiment":
@@ -64,7 +64,7 @@ def demo(experiment: "Experiment") -> "Experiment":
         experiment.kind == "language",
         f"scale='demo' needs a column of language models; got column={experiment.column!r}.",
     )
-    return _resize(experiment, "demo", DEMO)
+    return _resize(experiment, "demo", _DEMO)
 
 
 def smoke(experiment: "Experiment") -> "Experiment":
@@ -73,7 +73,7 @@ def smoke(experiment: "Experiment") -> "Experiment":
     Departures:
     - Everything but the method and the kind of task.
     """
-    return _resize(experiment, "smoke", SMOKE[shape_of(experiment)])
+    return _resize(experiment, "smoke", SMOKE[_shape_of(experiment)])
 
 
 Scale = Callable[["Experiment"], "Experiment"]
@@ -86,7 +86,7 @@ def find_scale(name: str) -> Scale:
     return SCALES[name]
 
 
-def shape_of(experiment: "Experiment") -> str:
+def _shape_of(experiment: "Experiment") -> str:
     """Return the key of a column's shape: one per kind of task, but one per column for Long-Range Arena."""
     return experiment.column if experiment.column.startswith("lra-") else experiment.kind
 
@@ -187,7 +187,7 @@ SMALL = {
         stand_in={"scale": 2},
     ),
 }  # fmt: skip
-DEMO = Shape(
+_DEMO = Shape(
     model=sizes(128, 2, 4, 128),
     plan=plan(400, 8, 2e-3),
     training=often(400, 32, 32),

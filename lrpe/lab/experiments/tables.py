@@ -21,7 +21,7 @@ def language(columns: Sequence[str]) -> Table:
         ("books", "validation"): 2,
         ("books", "test"): 3,
     }
-    texts = choose_columns(columns, LANGUAGE, ("wikitext103", "books"))
+    texts = _choose_columns(columns, LANGUAGE, ("wikitext103", "books"))
     figures = [
         Figure(
             f"{titles[column]} {split}", column, split, "perplexity", "lower",
@@ -43,7 +43,7 @@ def glue(columns: Sequence[str]) -> Table:
         task = column.removeprefix("glue-")
         for split in ("validation", "mismatched") if task == "mnli" else ("validation",):
             numbers, number = paper.read_column(paper.GLUE, number), number + 1
-            if column not in choose_columns(columns, known, tuple(known)):
+            if column not in _choose_columns(columns, known, tuple(known)):
                 continue
             if column == "wikibook":
                 figures.append(Figure("MLM bits", column, split, "bits", "lower", numbers))
@@ -58,7 +58,7 @@ def glue(columns: Sequence[str]) -> Table:
 
 def imagenet(columns: Sequence[str]) -> Table:
     """Return the table of ImageNet-1k with DeiT-small."""
-    (column,) = choose_columns(columns, ("imagenet",), ("imagenet",))
+    (column,) = _choose_columns(columns, ("imagenet",), ("imagenet",))
     figures = (
         Figure(
             "accuracy %", column, "validation", "accuracy", "higher", paper.read_column(paper.IMAGENET, 0), factor=100
@@ -70,7 +70,7 @@ def imagenet(columns: Sequence[str]) -> Table:
 
 def arena(columns: Sequence[str]) -> Table:
     """Return the table of the Long-Range Arena."""
-    wanted = choose_columns(columns, ARENA, tuple(ARENA))
+    wanted = _choose_columns(columns, ARENA, tuple(ARENA))
     titles = {"lra-listops": "ListOps"}
     figures = tuple(
         Figure(
@@ -86,7 +86,7 @@ def arena(columns: Sequence[str]) -> Table:
 
 def basis(columns: Sequence[str]) -> Table:
     """Return the ablation of P: every P with every Λ."""
-    (column,) = one_language(columns)
+    (column,) = _one_language(columns)
     figures = tuple(
         Figure(
             Lambda.title(),
@@ -100,13 +100,13 @@ def basis(columns: Sequence[str]) -> Table:
         for number, Lambda in enumerate(("unitary", "orthogonal", "permutation"))
     )
     average = paper.read_column(paper.BASIS, 3) if column == "wikitext103" else {}
-    title = f"P by rows, Λ by columns, validation perplexity{of_library(column)}"
+    title = f"P by rows, Λ by columns, validation perplexity{_of_library(column)}"
     return Table("basis", title, tuple(paper.BASIS), figures, "Avg.", average, texts=(column,))
 
 
 def normalizer(columns: Sequence[str]) -> Table:
     """Return every encoding with every normaliser, which the paper does not have."""
-    (column,) = one_language(columns)
+    (column,) = _one_language(columns)
     figures = tuple(
         Figure(
             f'"{name}"', column, "validation", "perplexity", "lower", {},
@@ -115,23 +115,23 @@ def normalizer(columns: Sequence[str]) -> Table:
         for name in NORMALIZERS
         if name != "clamped"  # it only repeats what the authors ran
     )  # fmt: skip
-    title = f"Encodings by rows, normalisers by columns, validation perplexity{of_library(column)}"
+    title = f"Encodings by rows, normalisers by columns, validation perplexity{_of_library(column)}"
     return Table("normalizer", title, SEVEN, figures, texts=(column,))
 
 
-TIMES = (1, 2, 4, 8, 16, 32)
+_TIMES = (1, 2, 4, 8, 16, 32)
 
 
 def length(columns: Sequence[str]) -> Table:
     """Return models trained at one length and scored at others; "type2+yarn" scales its angles to each length."""
-    (column,) = one_language(columns)
-    changes = {"lengths": TIMES, "variant": "lengths"}
+    (column,) = _one_language(columns)
+    changes = {"lengths": _TIMES, "variant": "lengths"}
     figures = tuple(
-        Figure(f"×{times}", column, f"×{times}", "perplexity", "lower", {}, changes=changes) for times in TIMES
+        Figure(f"×{times}", column, f"×{times}", "perplexity", "lower", {}, changes=changes) for times in _TIMES
     )
     scaled = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
     rows = (*SEVEN, "recommended", *scaled)
-    title = f"Validation perplexity at multiples of the trained length{of_library(column)}"
+    title = f"Validation perplexity at multiples of the trained length{_of_library(column)}"
     return Table("length", title, rows, figures, texts=(column,))
 
 
@@ -148,19 +148,19 @@ def find_table(name: str, columns: Sequence[str]) -> Table:
     return TABLES[name](columns)
 
 
-def choose_columns(columns: Sequence[str], known: Sequence[str] | dict, default: Sequence[str]) -> list[str]:
+def _choose_columns(columns: Sequence[str], known: Sequence[str] | dict, default: Sequence[str]) -> list[str]:
     for column in columns:
         if column not in known:
             raise unknown_name("column of this table", column, list(known))
     return list(columns or default)
 
 
-def of_library(column: str) -> str:
+def _of_library(column: str) -> str:
     return " of Python's library" if column == "stdlib" else ""
 
 
-def one_language(columns: Sequence[str]) -> list[str]:
-    found = choose_columns(columns, LANGUAGE, ("wikitext103",))
+def _one_language(columns: Sequence[str]) -> list[str]:
+    found = _choose_columns(columns, LANGUAGE, ("wikitext103",))
     require(len(found) == 1, f"This table takes exactly one column; got {', '.join(found)}.")
     return found
 

@@ -11,7 +11,7 @@ from lrpe.lab.report.html import bullets, section
 from lrpe.lab.report.page import figure, scrolled, write_page
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
 
-KINDS = (".png", ".svg", ".html")
+_KINDS = (".png", ".svg", ".html")
 _PASS, _SHORT = "#0072B2", "#D55E00"  # safe for colour-blind readers; the shapes differ as well
 _SIDES = ["#0072B2", "#56B4E9", "#D55E00", "#CC79A7"]
 
@@ -20,7 +20,7 @@ _Result = dict[str, Any]
 
 def prepare_plot(path: Path) -> None:
     """Raise ``LrpeError`` if the chart could not be drawn; called before the measurement, which can take minutes."""
-    require(path.suffix in KINDS, f"--plot must end in {', '.join(KINDS)}; got {path.name!r}.")
+    require(path.suffix in _KINDS, f"--plot must end in {', '.join(_KINDS)}; got {path.name!r}.")
     require_extras("A plot", "report")
 
 

@@ -15,7 +15,7 @@ from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.schema import Count
 
 
-class Repository(NamedTuple):
+class _Repository(NamedTuple):
     """A dataset on the hub, written "owner/name:configuration@revision"; configuration and revision are optional."""
 
     name: str
@@ -23,16 +23,16 @@ class Repository(NamedTuple):
     revision: str | None
 
 
-def parse_repository(text: str) -> Repository:
+def parse_repository(text: str) -> _Repository:
     """Parse a repository written as text.
 
     >>> parse_repository("wikimedia/wikipedia:20231101.en")
-    Repository(name='wikimedia/wikipedia', configuration='20231101.en', revision=None)
+    _Repository(name='wikimedia/wikipedia', configuration='20231101.en', revision=None)
     """
     left, _, revision = text.partition("@")
     name, _, configuration = left.partition(":")
     require(bool(name), f"A repository is written 'owner/name:configuration@revision'; got {text!r}.")
-    return Repository(name, configuration or None, revision or None)
+    return _Repository(name, configuration or None, revision or None)
 
 
 def hub_source(
@@ -75,7 +75,7 @@ def hub_source(
     return Source(name, identity, documents)
 
 
-def _open_splits(where: Repository, streaming: bool) -> dict[str, Any]:
+def _open_splits(where: _Repository, streaming: bool) -> dict[str, Any]:
     """Return the rows of each split, under our names of the splits."""
     splits = _import_datasets().load_dataset(
         where.name, where.configuration, revision=where.revision, streaming=streaming
@@ -84,7 +84,7 @@ def _open_splits(where: Repository, streaming: bool) -> dict[str, Any]:
     return {SPLIT_NAMES[name]: rows for name, rows in splits.items() if name in SPLIT_NAMES}
 
 
-def _read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository) -> Iterator[str]:
+def _read_column(rows: Iterable[dict[str, Any]], column: str, where: _Repository) -> Iterator[str]:
     for number, row in enumerate(rows):
         text = row.get(column)
         if not isinstance(text, str):
@@ -96,7 +96,7 @@ def _read_column(rows: Iterable[dict[str, Any]], column: str, where: Repository)
 
 
 @contextmanager
-def _report_failures(where: Repository) -> Iterator[None]:
+def _report_failures(where: _Repository) -> Iterator[None]:
     """Raise ``LrpeError`` for any failure: the hub, the network and the library have no common error class."""
     try:
         yield

@@ -8,12 +8,12 @@ from lrpe.lab.training.optimization import Optimization
 from lrpe.lab.training.settings import Training
 from lrpe.models.architectures import ROBERTA_BASE
 
-SAMPLES = {
+_SAMPLES = {
     "mnli": 392_702, "qnli": 104_743, "qqp": 363_846, "rte": 2_490, "sst2": 67_349, "mrpc": 3_668, "cola": 8_551,
     "stsb": 5_749,
 }  # fmt: skip
-SMALLER = ("rte", "mrpc", "cola", "stsb")  # trained with batches of 16
-FASTER = ("rte", "stsb")  # trained at a rate of 2e-5
+_SMALLER = ("rte", "mrpc", "cola", "stsb")  # trained with batches of 16
+_FASTER = ("rte", "stsb")  # trained at a rate of 2e-5
 
 
 def glue(task: str, method: str = "type2", setting: str = "fair") -> Experiment:
@@ -29,8 +29,8 @@ def glue(task: str, method: str = "type2", setting: str = "fair") -> Experiment:
     plan = Optimization(
         epochs=10,
         warmup_epochs=0.6,
-        batch=16 if task in SMALLER else 32,
-        rate=2e-5 if task in FASTER else 1e-5,
+        batch=16 if task in _SMALLER else 32,
+        rate=2e-5 if task in _FASTER else 1e-5,
         schedule="polynomial",
         optimizer="adam",
         betas=(0.9, 0.98),
@@ -48,9 +48,9 @@ def glue(task: str, method: str = "type2", setting: str = "fair") -> Experiment:
         architecture=dict(ROBERTA_BASE),
         options={"length": 512},
         training=Training(plan, evaluate_every=500, precision="float16"),
-        samples=SAMPLES[task],
+        samples=_SAMPLES[task],
         start=wikibook(method, setting),
     )
 
 
-GLUE = {f"glue-{task}": update_wrapper(partial(glue, task), glue) for task in SAMPLES}
+GLUE = {f"glue-{task}": update_wrapper(partial(glue, task), glue) for task in _SAMPLES}
