@@ -21,7 +21,7 @@ class RunDemo:
         runs: folder for the runs and the page.
         updates: number of updates per method; 400 if not given.
         processes: number of methods to train at the same time; one per processor, at most 4, if not given.
-        seed: seed of weights and data; 0 if not given.
+        seed: seed of weights and data.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("train",)

@@ -19,7 +19,7 @@ class Generate:
         tokens: number of tokens to generate.
         temperature: temperature of sampling; 0 takes the likeliest token.
         top_k: number of likeliest tokens to sample from; all if 0.
-        seed: seed of sampling; 0 if not given.
+        seed: seed of sampling.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("models",)

@@ -168,7 +168,7 @@ def _flags_of(field: dataclasses.Field) -> tuple[str, ...]:
 
 
 def _with_default(help_text: str | None, default: Any) -> str | None:
-    if default in (None, "", False, dataclasses.MISSING):
+    if any(default is absent for absent in (None, False, dataclasses.MISSING)) or default == "":  # 0 is a default
         return help_text
     return f"{(help_text or '').rstrip('.')} (default: {default})."
 

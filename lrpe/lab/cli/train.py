@@ -28,7 +28,7 @@ class Train:
             recommended, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
         scale: paper, small (minutes), demo (a minute) or smoke (seconds).
-        seed: seed of weights, data and dropout; 0 if not given.
+        seed: seed of weights, data and dropout.
         data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
             that every machine has.
         out: folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.

@@ -25,7 +25,7 @@ class Verify:
         head_dim: width d of a query or key per head.
         heads: number of heads, for encodings that depend on it (per, spe).
         length: longest sequence length, for angles that depend on it (cosformer).
-        seed: seed of the tested positions and of the encodings' random choices; 0 if not given.
+        seed: seed of the tested positions and of the encodings' random choices.
         json: print JSON instead of a table.
     """
 

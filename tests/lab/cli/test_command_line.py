@@ -73,6 +73,8 @@ def test_the_help_of_an_option_has_its_default_and_no_type_of_python(capsys):
     assert "--runs PATH folder with all runs (default: runs)." in out
     assert "<class" not in out
     assert "null" not in out
+    assert ended(["generate", "--help"]) == 0
+    assert "--seed N seed of sampling (default: 0)." in " ".join(capsys.readouterr().out.split())
 
 
 def test_ctrl_c_is_quiet(monkeypatch, capsys):
