@@ -241,7 +241,7 @@ def test_a_saved_form_is_the_form_that_is_loaded(name):
         (lambda: RPR(D, max_distance=0), "max_distance=0"),
         (lambda: DeBERTa(D, max_distance=0), "max_distance=0"),
         (lambda: T5Buckets(D, max_distance=0), "max_distance=0"),
-        (lambda: T5Buckets(D, max_distance=8), "max_distance > 8"),
+        (lambda: T5Buckets(D, max_distance=8), "max_distance must exceed 8"),
         (lambda: T5Buckets(D, num_buckets=3), "num_buckets=3"),
         (lambda: Additive(0), "head_dim=0"),
         (lambda: CosFormer(D, alpha=math.nan), "finite"),
