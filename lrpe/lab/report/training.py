@@ -33,7 +33,7 @@ def show_training(plan: Plan, setting: str, out: Path) -> Iterator[str]:
     speeds = [Column(name, _speed_of(plan, cells), 3, None) for name, cells in columns.items()]
     yield heading("Seconds per update", 3)
     yield as_html({row: title_of(row) for row in plan.rows}, speeds, [])
-    yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run `lrpe table speed`.")
+    yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed.")
     angles = pictures((_angles_of(plan, *cell, out / setting) for cell in _first_seeds(columns)), small=True)
     if angles:
         yield heading("Learned angles", 3)
