@@ -145,6 +145,20 @@ def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:
     return FEATURE_MAPS[choice](head_dim)
 
 
+def check_feature_dtype(phi: FeatureMap, x: Tensor) -> None:
+    """Refuse a module of the user's whose weights have another dtype than its input; autocast would convert them."""
+    weight = next(phi.parameters(), None) if isinstance(phi, nn.Module) else None
+    if weight is None or torch.is_autocast_enabled(x.device.type):
+        return
+    require(
+        weight.dtype == x.dtype,
+        lambda: (
+            f"feature_map must have weights of q's dtype, {x.dtype}; got {weight.dtype}. Convert it by "
+            f"feature_map.to({x.dtype})."
+        ),
+    )
+
+
 def feature_width(phi: FeatureMap, head_dim: int) -> int:
     """Return the width of φ for vectors of size ``head_dim``, found by a trial call."""
     like = next(phi.parameters(), None) if isinstance(phi, nn.Module) else None

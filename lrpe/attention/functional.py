@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lrpe.arguments import check_real
 from lrpe.attention.decay import DecayChoice, read_decay
-from lrpe.attention.feature_map import FeatureMap, choose_feature_map
+from lrpe.attention.feature_map import FeatureMap, check_feature_dtype, choose_feature_map
 from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features, zero_padding
 from lrpe.attention.linear_sum import sum_and_normalize
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
@@ -155,6 +155,7 @@ def _choose(
     names = any(isinstance(choice, str | EncodingConfig) for choice in (encoding, feature_map, normalizer))
     with q.device if names else nullcontext():
         phi = choose_feature_map(feature_map, q.shape[-1])
+        check_feature_dtype(phi, q)
         norm = choose_normalizer(normalizer, q.shape[1], v.shape[-1])
         if isinstance(normalizer, str):
             norm.requires_grad_(False)

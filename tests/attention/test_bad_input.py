@@ -201,3 +201,13 @@ def test_the_function_refuses_as_the_layer_does(vectors, options, words):
 def test_a_summation_is_a_name_or_an_object():
     assert choose_summation("causal") == Causal()
     assert choose_summation(Causal(3)) == Causal(3)
+
+
+def test_a_feature_map_of_another_dtype_is_refused():
+    q = torch.randn(1, 2, 3, 6, dtype=torch.float64)
+    with pytest.raises(
+        LrpeError, match=r"feature_map must have weights of q's dtype, torch.float64; got torch.float32"
+    ):
+        linear_attention(q, q, q, feature_map=torch.nn.Linear(6, 6))
+    out, _ = linear_attention(q, q, q, feature_map=torch.nn.Linear(6, 6).double())
+    assert out.dtype == torch.float64
