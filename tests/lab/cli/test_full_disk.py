@@ -1,9 +1,5 @@
 """Each verb that writes answers a full disk with one sentence, leaves no half file, and works when there is room."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from lrpe.lab.cli import main
@@ -29,23 +25,9 @@ def whole(tmp_path_factory):
     return next(runs.rglob("config.yaml")).parent
 
 
-@pytest.fixture
-def disk(tmp_path):
-    """A file system of its own, and a way to give it another size."""
-
-    def mount(options: str) -> bool:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(tmp_path)]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-    if sys.platform != "linux" or os.geteuid() != 0 or not mount("size=8k"):
-        pytest.skip("only root can mount a small disk, and only on Linux")
-    yield tmp_path, lambda kilobytes: mount(f"remount,size={kilobytes}k")
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 @pytest.mark.parametrize("verb", LINES)
-def test_a_full_disk_is_answered_in_a_sentence(verb, disk, whole, capsys, monkeypatch):
-    folder, resize = disk
+def test_a_full_disk_is_answered_in_a_sentence(verb, small_disk, whole, capsys, monkeypatch):
+    folder, resize = small_disk
     if verb == "data prepare":
         monkeypatch.setenv("LRPE_CACHE", str(folder / "cache"))
     line = [word.replace("RUN", str(whole)).replace("DISK", str(folder)) for word in LINES[verb]]

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -69,20 +68,6 @@ def test_a_run_stops_says_why_and_goes_on_when_there_is_room(tmp_path, whole, mo
     assert saved is None or saved.update % 2 == 0
     run(tmp_path, OFTEN)
     assert_same_run(tmp_path, whole)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of its own, and a way to make it larger."""
-
-    def mount(options: str) -> bool:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(tmp_path)]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-    if sys.platform != "linux" or os.geteuid() != 0 or not mount("size=40k"):
-        pytest.skip("only root can mount a small disk, and only on Linux")
-    yield tmp_path, lambda kilobytes: mount(f"remount,size={kilobytes}k")
-    subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 def test_a_real_disk_that_is_full_is_survived_again_and_again(small_disk, whole):
