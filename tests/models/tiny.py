@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from lrpe.models import LrpeConfig
+from lrpe.models import LrpeConfig, LrpeForCausalLM
 
 VOCABULARY, WIDTH = 40, 32
 
@@ -36,3 +36,30 @@ def tiny(model: type, encoding: Any = "type2", seed: int = 0, **changes: Any):
 
 def draw_ids(batch: int, n: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(1, VOCABULARY, (batch, n), generator=torch.Generator().manual_seed(seed))
+
+
+IDS = draw_ids(2, 11)
+
+
+def perturbed(cls: type = LrpeForCausalLM, **changes: Any):
+    """A model in float32 whose tensors, learned or fixed, are others than its configuration would make."""
+    torch.manual_seed(1)
+    model = cls(tiny_config(**{"initializer_range": 0.1} | changes)).eval()
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.mul_(1 + 0.01 * torch.rand_like(tensor) * (tensor < 0.9))  # and a decay stays below 1
+    return model
+
+
+@torch.no_grad()
+def logits(model) -> torch.Tensor:
+    return model(IDS).logits
+
+
+def assert_same_tensors(model, other) -> None:
+    ours, theirs = model.state_dict(), other.state_dict()
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert theirs[name].dtype == tensor.dtype, name
+        assert torch.equal(theirs[name], tensor), name
