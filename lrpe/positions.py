@@ -57,7 +57,7 @@ def packed(cu_seqlens: Tensor) -> Tensor:
     )
     bounds = cu_seqlens.long()
     rises = bounds.ndim == 1 and len(bounds) > 0 and bool(bounds[0] == 0) and bool((bounds.diff() >= 0).all())
-    require(rises, lambda: f"cu_seqlens are boundaries 0 = b_0 ≤ b_1 ≤ ... ≤ n; got {cu_seqlens.tolist()}.")
+    require(rises, lambda: f"cu_seqlens must be boundaries 0 = b_0 ≤ b_1 ≤ ... ≤ n; got {cu_seqlens.tolist()}.")
     lengths = bounds.diff()
     return torch.arange(int(bounds[-1]), device=bounds.device) - bounds[:-1].repeat_interleave(lengths)
 
@@ -67,16 +67,15 @@ def batched(positions: Tensor, axes: int = 1) -> Tensor:
     check_tensor("positions", positions)
     if not is_integral(positions) or positions.dtype == torch.bool:
         raise LrpeError(
-            f"Positions are integers until the angle is formed; got {positions.dtype}. "
-            "Pass an int64 tensor, such as torch.arange(n)."
+            f"positions must be integers; got {positions.dtype}. Pass an int64 tensor, such as torch.arange(n)."
         )
     shape = tuple(positions.shape)
     if axes == 1 and positions.ndim not in (1, 2):
-        raise LrpeError(f"Positions have shape (n,), or (batch, n) which aligns with the batch; got {shape}.")
+        raise LrpeError(f"positions must have shape (n,) or (batch, n); got {shape}.")
     if axes > 1 and not (positions.ndim in (2, 3) and shape[-1] == axes):
         raise LrpeError(
-            f"Positions on a grid of {axes} axes have shape (n, {axes}) or (batch, n, {axes}); got {shape}. "
-            "lrpe.positions.grid(height, width) makes them."
+            f"positions on a grid of {axes} axes must have shape (n, {axes}) or (batch, n, {axes}); got {shape}. Make "
+            "them by lrpe.positions.grid(height, width)."
         )
     unbatched = positions.ndim == (1 if axes == 1 else 2)
     return (positions[None] if unbatched else positions).long()

@@ -51,13 +51,13 @@ class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
     def like(cls, replaced: SelfAttention, **choices: Any) -> "FittedSoftmaxAttention":
         require(
             replaced.window is None,
-            f"Our softmax attention sees the whole past, and this model a window of {replaced.window} tokens. Load it "
-            "with sliding_window=None to drop the window, or replace its rotary encoding alone to keep it.",
+            f"sliding_window must be None for our softmax attention; got a window of {replaced.window} tokens. Load "
+            "the model with sliding_window=None to drop the window, or use replace_rotary to keep it.",
         )
         require(
             replaced.softcap is None,
-            f"Our softmax attention takes scores as they are, and this model caps them at {replaced.softcap}. Load it "
-            "with attn_logit_softcapping=None to drop the cap, or replace its rotary encoding alone to keep it.",
+            f"attn_logit_softcapping must be None for our softmax attention; got {replaced.softcap}. Load the model "
+            "with attn_logit_softcapping=None to drop the cap, or use replace_rotary to keep it.",
         )
         own = {"decay": None, "dropout": replaced.dropout, "attention_dropout": replaced.attention_dropout}
         return cls(**_read_sizes(replaced), **own | {"scale": replaced.module.scaling} | choices)
@@ -112,12 +112,13 @@ def _state_layer(cache: Any, layer: int) -> StateLayer:
     if not isinstance(found, StateLayer):
         require(
             type(found) in (DynamicLayer, DynamicSlidingWindowLayer) and not cache.offloading,
-            f"A replaced attention keeps a state of its own in a DynamicCache; layer {layer} of this cache is a "
+            f"past_key_values must be a DynamicCache that is not offloaded; layer {layer} of this cache is a "
             f"{type(found).__name__}{', offloaded' if cache.offloading else ''}. Leave cache_implementation out.",
         )
         require(
             found.get_seq_length() == 0,
-            f"Layer {layer} of this cache holds keys and values of another attention; pass a new cache, or none.",
+            f"past_key_values must be a new cache or one from this model; layer {layer} of it holds keys and values of "
+            "another attention. Pass a new cache, or none.",
         )
         cache.layers[layer] = StateLayer()
     return cache.layers[layer]
@@ -132,7 +133,7 @@ def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     asked = {**given.arguments, **given.arguments.get("kwargs", {})}
     require(
         not asked.get("output_attentions"),
-        "A replaced attention never forms its weights, so there are none to put out: output_attentions=False.",
+        "output_attentions must be False: a replaced attention never forms its weights; got output_attentions=True.",
     )
     if trunk.config._attn_implementation == _IMPLEMENTATION:
         return args, kwargs
@@ -144,8 +145,8 @@ def _mask_of_newest(mask: Tensor, n: int) -> Tensor:
     require(
         mask.ndim == 2,
         lambda: (
-            f"Our layers take a padding mask of (batch, n); got {tuple(mask.shape)}. Pass such a mask to the model, "
-            f'and keep its attn_implementation="{_IMPLEMENTATION}".'
+            f"attention_mask must be a padding mask of shape (batch, n); got {tuple(mask.shape)}. Pass such a mask, "
+            f'and keep the attn_implementation="{_IMPLEMENTATION}" of the model.'
         ),
     )
     return mask[:, -n:]
@@ -157,7 +158,9 @@ def _padding_mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: An
 
 
 def _refuse(*args: Any, **kwargs: Any) -> Any:
-    raise LrpeError(f'attn_implementation="{_IMPLEMENTATION}" is for models whose attention lrpe.adapt has replaced.')
+    raise LrpeError(
+        f'attn_implementation="{_IMPLEMENTATION}" is for models whose attention was replaced. Leave it out.'
+    )
 
 
 def swap_attention(
@@ -203,7 +206,7 @@ def _check_layers(layers: Sequence[int], count: int) -> list[int]:
     whole = isinstance(layers, Sequence) and all(isinstance(n, int) and not isinstance(n, bool) for n in layers)
     require(
         whole and 0 < len(set(layers)) == len(layers) and all(0 <= layer < count for layer in layers),
-        f"layers are numbers of this model's layers, from 0 to {count - 1}, each once; got layers={layers!r}.",
+        f"layers must be numbers of this model's layers, from 0 to {count - 1}, each once; got layers={layers!r}.",
     )
     return sorted(layers)
 

@@ -24,8 +24,8 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
         return export_ours(source, to, remote_code)
     require(
         not remote_code,
-        "A replaced model cannot carry its code: its own class is in transformers, and only our attention is in lrpe. "
-        "Export it without; it loads by lrpe.adapt.from_pretrained.",
+        "remote_code must be False for a replaced model, whose class is in transformers; got remote_code=True. Export "
+        "it without, and load it by lrpe.adapt.from_pretrained.",
     )
     with quietly():
         model = from_pretrained(found)

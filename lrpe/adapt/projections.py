@@ -159,8 +159,8 @@ def read_attention(model: nn.Module) -> list[SelfAttention]:
     }
     require(
         bool(found) and not others,
-        f"The attention of {type(model).__name__} is to be replaced as a whole, and not all of it is understood: "
-        f"{', '.join(sorted(others)) or 'it has none of these'}. Understood: {', '.join(READERS)}.",
+        f"All attention of the model must be self-attention of a known class; {type(model).__name__} has "
+        f"{', '.join(sorted(others)) or 'none of them'}. Known: {', '.join(READERS)}.",
     )
     return found
 

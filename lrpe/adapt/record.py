@@ -40,8 +40,8 @@ class Replacement:
         for name, value in choices.items():
             require(
                 is_json(value if not isinstance(value, tuple) else list(value)),
-                f"config.json holds names and numbers; got {name}={shorten(value)}. Pass {name} by its name when "
-                "replacing, or save the state_dict alone.",
+                f"{name} must be a name or numbers to be saved in config.json; got {name}={shorten(value)}. Pass it by "
+                "its name when replacing, or save the state_dict alone.",
             )
         encoding = self.encoding.to_dict() if isinstance(self.encoding, EncodingConfig) else self.encoding
         return asdict(self) | {"encoding": encoding, "choices": choices}
@@ -60,13 +60,13 @@ class Replacement:
                 given: dict[str, Any] = values | {"encoding": made}
                 found = cls(**given)
             case _:
-                raise LrpeError(f"A replacement has a part, 'rotary' or 'attention'; got {shorten(values)}.")
+                raise LrpeError(f"The part of a replacement must be 'rotary' or 'attention'; got {shorten(values)}.")
         _check_types(found)
         return found
 
 
 def _check_types(found: Replacement) -> None:
-    require(isinstance(found.attention, str), f"The attention is a name; got {shorten(found.attention)}.")
-    require(isinstance(found.choices, dict), f"The choices are a dictionary; got {shorten(found.choices)}.")
+    require(isinstance(found.attention, str), f"attention must be a name; got attention={shorten(found.attention)}.")
+    require(isinstance(found.choices, dict), f"choices must be a dictionary; got choices={shorten(found.choices)}.")
     numbers = found.layers is None or (isinstance(found.layers, list) and all(map(is_whole, found.layers)))
-    require(numbers, f"The layers are a list of numbers, or None; got {shorten(found.layers)}.")
+    require(numbers, f"layers must be a list of numbers, or None; got layers={shorten(found.layers)}.")

@@ -67,6 +67,6 @@ def _check_untouched(model: PreTrainedModel) -> None:
     replaced = any(isinstance(module, StandIn | Encoded) for module in model.modules())
     require(
         not replaced,
-        f"The attention of this {type(model).__name__} was replaced already. Start from the model as it was loaded; "
-        "layers=[...] of replace_attention chooses several at once.",
+        f"The attention of this {type(model).__name__} was replaced already. Load the model again, and replace all "
+        "layers in one call: layers=[...] of replace_attention.",
     )

@@ -43,14 +43,14 @@ def _rotary_encoding(rotary: Any, attention: SelfAttention) -> Encoding:
     kind, angles, factor = _read_rotary(rotary, getattr(attention.module, "layer_type", None))
     require(
         kind not in _LENGTH_DEPENDENT,
-        f"An encoding has one set of angles; those of rope_type={kind!r} change with the length of the text. Load the "
+        f"rope_type must have fixed angles; those of rope_type={kind!r} change with the length of the text. Load the "
         "model with another rope_type, such as 'yarn' or 'linear'.",
     )
     turned, head_dim = 2 * len(angles), attention.head_dim
     require(
         factor == 1 or turned == head_dim,
-        f"A factor of the cosines is one of the scores only if all features turn; got attention_factor={factor}, "
-        f"{turned} of {head_dim} features turned.",
+        f"attention_factor must be 1 unless all features are rotated; got attention_factor={factor}, with {turned} of "
+        f"{head_dim} features rotated. Load the model with attention_factor=1.",
     )
     encoding = Encoding(OddEven(head_dim, turned), Orthogonal(head_dim, Angles(angles, learned=True)))
     encoding.score_scale = factor**2
@@ -129,8 +129,8 @@ def swap_rotary(model: PreTrainedModel, encoding: Any) -> None:
     found = [(layer, attention) for layer, attention in enumerate(read_attention(model)) if attention.turns]
     require(
         rotary_of(model) is not None,
-        f"{type(model).__name__} has no rotary encoding to replace: its positions are absolute. replace_attention "
-        "gives it relative ones beside them.",
+        f"model must have a rotary encoding; the positions of {type(model).__name__} are absolute. Use "
+        "replace_attention to add a relative encoding.",
     )
     made = [_check_member(choose_for_layer(encoding, model, attention, layer), attention) for layer, attention in found]
     for (_, attention), chosen in zip(found, made, strict=True):
@@ -153,7 +153,8 @@ def _configure_layer(choice: Any, attention: SelfAttention) -> EncodingConfig:
         return configure_for_heads(choice, attention.head_dim, attention.key_heads)
     if not isinstance(choice, EncodingConfig):
         raise LrpeError(
-            f"Every layer builds an encoding of its own, from a name or an EncodingConfig; got {type(choice).__name__}."
+            f"encoding must be a name or an EncodingConfig, from which each layer builds its own; got "
+            f"{type(choice).__name__}."
         )
     return choice
 
@@ -163,7 +164,7 @@ def _check_member(encoding: PositionalEncoding, attention: SelfAttention) -> Enc
     choose_encoding(encoding, attention.head_dim, attention.key_heads)
     if not isinstance(encoding, Encoding) or encoding.decay is not None or encoding.axes != 1:
         raise LrpeError(
-            "A model's own attention takes a member of the family along a sequence, without a decay; got "
-            f"{encoding}. replace_attention takes any along a sequence."
+            "encoding must be a member of the family along a sequence, without a decay, if the model keeps its own "
+            f"attention; got {encoding}. replace_attention takes any encoding along a sequence."
         )
     return encoding

@@ -82,7 +82,10 @@ class Replaced(Derived, KeepsPrecision):
     def from_pretrained(cls, where: Any, *args: Any, config: Any = None, **options: Any) -> Any:
         """Load as transformers does, from safetensors only; only weights of a new head may be missing."""
         wants_info = options.pop("output_loading_info", False)
-        require(options.pop("use_safetensors", True), "Weights are read from safetensors alone: a pickle may run code.")
+        require(
+            options.pop("use_safetensors", True),
+            "use_safetensors must be True, because pickles can run code; got use_safetensors=False. Leave it out.",
+        )
         config = _read_config(_read_values(where, options)) if config is None else config
         with naming_damage(where):
             model, info = super().from_pretrained(  # type: ignore[misc]
@@ -95,8 +98,8 @@ class Replaced(Derived, KeepsPrecision):
         chosen = generation_config.cache_implementation
         require(
             _record(self.config).part == "rotary" or chosen in (None, "dynamic"),
-            f"A replaced attention keeps a state of its own, whose size does not grow; cache_implementation={chosen!r} "
-            "would be ignored. Leave it out.",
+            "cache_implementation must be None or 'dynamic': a replaced attention keeps its own state; got "
+            f"cache_implementation={chosen!r}. Leave it out.",
         )
         return super()._prepare_cache_for_generation(generation_config, *args)  # type: ignore[misc]
 
@@ -105,8 +108,8 @@ def _record(config: Any) -> Replacement:
     found = getattr(config, "lrpe_replacement", None)
     if not isinstance(found, Replacement):
         raise LrpeError(
-            f"The class of a replaced model is made from a configuration with the record of the replacement; got a "
-            f"plain {type(config).__name__}. Load the plain model, and replace afterwards."
+            "config of a replaced model must have the record of the replacement; got a plain "
+            f"{type(config).__name__}. Load the plain model, and replace afterwards."
         )
     return found
 
@@ -146,7 +149,8 @@ def _saved_class(architectures: Any) -> Any:
             if isinstance(kind, type) and issubclass(kind, PreTrainedModel):
                 return derive(Replaced, kind)
     raise LrpeError(
-        f"A replaced model is of one class that transformers has; got architectures={shorten(architectures)}."
+        "architectures must name one model class of transformers; got architectures="
+        f"{shorten(architectures)}. Save or download config.json again."
     )
 
 
@@ -156,8 +160,8 @@ def _read_values(where: Any, options: dict[str, Any]) -> dict[str, Any]:
     found = values.get("model_type")
     require(
         found == MODEL_TYPE,
-        f"{str(where)!r} holds no replaced model, but one of model_type={shorten(found)}. Load it as it is, and call "
-        "replace_rotary or replace_attention.",
+        f"model_type must be {MODEL_TYPE!r}; {str(where)!r} has model_type={shorten(found)}. Load it with "
+        "transformers, and call replace_rotary or replace_attention.",
     )
     return values
 
@@ -169,8 +173,8 @@ def _read_config(values: dict[str, Any]) -> Any:
             config = CONFIG_MAPPING[kind].from_dict(plain)
             return _with_record(config, Replacement.from_dict(values.get("replacement")))
     raise LrpeError(
-        "The config.json of a replaced model has that of the plain model under 'replaced'; got "
-        f"{shorten(values.get('replaced'))}. Save or download it again."
+        "replaced in config.json must hold the configuration of the original model; got "
+        f"replaced={shorten(values.get('replaced'))}. Save or download it again."
     )
 
 
@@ -207,7 +211,10 @@ class Loader:
         plain = _read_config(vars(config))
         mapping, kind = cls.auto._model_mapping, type(plain)._made_of[1]
         if kind not in mapping:
-            raise LrpeError(f"{cls.auto.__name__} has no class for a model of type {plain.model_type!r}.")
+            raise LrpeError(
+                f"{cls.auto.__name__} has no class for model_type={plain.model_type!r}. Load it by another auto class, "
+                "or by lrpe.adapt.from_pretrained."
+            )
         return derive(Replaced, mapping[kind]).from_pretrained(where, *args, config=plain, **options)
 
 

@@ -128,7 +128,10 @@ class LrpeForImageClassification(LrpeClassificationModel):
 
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
-        require(self.config.image_size is not None, "An image model needs an image_size, such as 224; got None.")
+        require(
+            self.config.image_size is not None,
+            "image_size must be set for an image model; got image_size=None. Pass one, such as 224.",
+        )
 
     @can_return_tuple
     def forward(

@@ -307,7 +307,7 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
         raise LrpeError(f"model_type must be 'lrpe'; got model_type={shorten(kind)}. Load it with AutoConfig.")
     require(
         isinstance(version, int) and version <= FORMAT,
-        f"This lrpe reads configurations up to format {FORMAT}; got format={shorten(version)}. Upgrade lrpe.",
+        f"format must be at most {FORMAT} for this version of lrpe; got format={shorten(version)}. Upgrade lrpe.",
     )
     for number in range(version, FORMAT):
         require(number in UPGRADES, f"format must be at least 1; got format={number}.")

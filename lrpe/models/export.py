@@ -51,8 +51,8 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     foreign, kind = plugins(model.config), type(model).__name__
     require(
         not (remote_code and foreign),
-        f"The code that a model carries is that of lrpe, and {', '.join(foreign)} was registered elsewhere: it would "
-        "load nowhere. Export without the code; to load the model, first import the module that registers it.",
+        f"remote_code copies the code of lrpe alone, and {', '.join(foreign)} was registered elsewhere, so the copy "
+        "would not load. Export without remote_code; to load the model, first import the module that registers it.",
     )
     loading = _write_loading_code(kind, to.name, _auto_classes(kind), remote_code)
 
@@ -70,7 +70,7 @@ def write_model(model: Any, source: Path, to: Path, finish: Callable[[Path], Non
     """Save a model to a new folder with the known files beside it in the source; ``finish`` adds the rest."""
     require(
         not to.exists() or (to.is_dir() and not any(to.iterdir())),
-        f"An export is written to a new folder; {str(to)!r} is not empty.",
+        f"An export must be written to a new or empty folder; {str(to)!r} is not empty. Name another one.",
     )
     with naming_failure(to, SafetensorError), atomic_folder(to) as folder:
         model.save_pretrained(folder)
@@ -85,8 +85,8 @@ def _copy_known(folder: Path, root: Path, to: Path) -> None:
         if file.is_file() and not (to / file.name).exists():
             require(
                 file.resolve().is_relative_to(root),
-                f"{str(file)!r} is a link out of the folder, to {str(file.resolve())!r}, which may not be meant for "
-                "others. Put a copy in its place.",
+                f"{str(file)!r} must not be a link out of the folder, because its target may be private; it links to "
+                f"{str(file.resolve())!r}. Put a copy in its place.",
             )
             shutil.copyfile(file, to / file.name)
 

@@ -27,7 +27,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
         config = self.config
-        require(bool(self.config.causal), "A language model sees no token after its own; got causal=False.")
+        require(bool(self.config.causal), "causal must be True or None in LrpeForCausalLM; got causal=False.")
         self.model = LrpeModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
@@ -68,9 +68,8 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         """generate() starts from an empty LrpeCache with room for all it may generate, unless it is given one."""
         require(
             generation_config.cache_implementation is None,
-            "The cache of this model is an LrpeCache, of one size where attention is linear and with room for all that "
-            f"may come where it is not; cache_implementation={generation_config.cache_implementation!r} would be "
-            "ignored. Leave it out.",
+            "cache_implementation must be None: the cache of this model is an LrpeCache; got "
+            f"cache_implementation={generation_config.cache_implementation!r}. Leave it out.",
         )
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache:
             model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
@@ -90,8 +89,8 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
 def _refuse_rollback(mode: GenerationMode) -> None:
     if mode in _NEEDS_ROLLBACK:
         raise LrpeError(
-            f"{mode.value} takes tokens back, and the state of a linear attention cannot. Generate greedily, by "
-            "sampling or by beams."
+            f"{mode.value} removes tokens, which the state of a linear attention cannot. Use greedy search, sampling "
+            "or beam search."
         )
 
 
@@ -103,7 +102,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
     def __init__(self, config: LrpeConfig):
         super().__init__(config)
         config = self.config
-        require(not self.config.causal, "A masked token is filled in from both sides; got causal=True.")
+        require(not self.config.causal, "causal must be False or None in LrpeForMaskedLM; got causal=True.")
         self.model = LrpeModel(config)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.act = ACT2FN[config.hidden_act]

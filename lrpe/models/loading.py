@@ -98,7 +98,9 @@ def check_found(model: PreTrainedModel, info: Any, where: Any, stored: LrpeConfi
     lost = sorted(expected & set(info["missing_keys"]))
     blocks = {name for name in expected if ".layers." in f".{name}"}
     if blocks <= set(lost):
-        raise LrpeError(f"The weights in {where} are of another model: not one of ours is among them.")
+        raise LrpeError(
+            f"The weights in {where} are of another model: none of the expected ones is there. Pass another folder."
+        )
     if lost:
         shown = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
         raise LrpeError(

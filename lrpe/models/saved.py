@@ -54,32 +54,42 @@ def find_model(source: Path) -> Path:
         if (folder / "config.json").is_file():
             return folder
     raise LrpeError(
-        f"A model's folder has a config.json, and a run has one in best or last; {str(source)!r} has neither."
+        f"{str(source)!r} must have a config.json, or be a run with one in best or last; it has neither. Pass the "
+        "folder that save_pretrained or lrpe train wrote."
     )
 
 
 def load_model(folder: Path, **changes: Any) -> Any:
     """Load the model of a folder, as the class that was saved; ``changes`` are fields of its configuration."""
-    require((folder / "config.json").is_file(), f"A model's folder has a config.json; {str(folder)!r} has none.")
+    require(
+        (folder / "config.json").is_file(),
+        f"{str(folder)!r} must have a config.json; it has none. Pass the folder that save_pretrained wrote.",
+    )
     values, _ = LrpeConfig.get_config_dict(folder)
     kind = values.get("model_type") if isinstance(values, dict) else None
     if kind != "lrpe":  # refused before transformers would look at code that the folder may name
         way_out = " Load it by lrpe.adapt.from_pretrained." if kind == "lrpe-replaced" else ""
-        raise LrpeError(f"{str(folder)!r} holds a model of type {kind!r}, which is not one of ours.{way_out}")
+        raise LrpeError(
+            f"model_type must be 'lrpe'; {str(folder)!r} holds a model of type {kind!r}, not one of ours.{way_out}"
+        )
     config = LrpeConfig.from_dict(values, **changes)
     name = (config.architectures or ["none"])[0]
     if name not in CLASSES:
         raise unknown_name("model class", name, CLASSES)
     files = ("model.safetensors", "model.safetensors.index.json")
     there = any((folder / file).is_file() for file in files)
-    require(there, f"A model's weights are in {files[0]}, which {str(folder)!r} does not have.")
+    require(there, f"{str(folder)!r} must have a {files[0]}; it has none. Save or download the model again.")
     _check_generation(folder / "generation_config.json")
     with quietly():
         model, found = CLASSES[name].from_pretrained(
             folder, config=config, ignore_mismatched_sizes=True, output_loading_info=True
         )
     others = sorted(str(key[0]) for key in found["mismatched_keys"])
-    require(not others, f"The weights in {str(folder)!r} have other shapes than its config.json says: {others[:3]}.")
+    require(
+        not others,
+        f"The weights in {str(folder)!r} have other shapes than its config.json says: {others[:3]}. Save or download "
+        "the model again.",
+    )
     return model
 
 

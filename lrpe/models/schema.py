@@ -31,13 +31,13 @@ _repr.maxlevel, _repr.maxstring, _repr.maxother = 3, 80, 80
 
 
 class _Rule(NamedTuple):
-    """A condition on a field; ``says`` completes the sentence "hidden_size is ..."."""
+    """A condition on a field; ``says`` completes the sentence "hidden_size must be ..."."""
 
     says: str
     holds: Callable[[Any], bool]
 
     def check(self, name: str, value: Any) -> None:
-        require(self.holds(value), lambda: f"{name} is {self.says}; got {name}={shorten(value)}.")
+        require(self.holds(value), lambda: f"{name} must be {self.says}; got {name}={shorten(value)}.")
 
 
 class Choice(NamedTuple):
@@ -51,7 +51,7 @@ class Choice(NamedTuple):
             raise unknown_name(self.kind, value, map(str, self.names))
         if not isinstance(value, str | None) or (value is None and None not in self.names):
             known = ", ".join(map(repr, self.names))
-            raise LrpeError(f"{name} is one of {known}; got {name}={shorten(value)}.")
+            raise LrpeError(f"{name} must be one of {known}; got {name}={shorten(value)}.")
 
 
 def check_fields(values: Mapping[str, Any]) -> None:
@@ -69,7 +69,7 @@ def read_object(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
         raise LrpeError(f"{str(file)!r} is not JSON that can be read: {error}. Save or download it again.") from error
     if not isinstance(value, dict) or not is_json(value):
-        raise LrpeError(f"{str(file)!r} is not a JSON object of plain values; got {shorten(value)}.")
+        raise LrpeError(f"{str(file)!r} must hold a JSON object; got {shorten(value)}. Save or download it again.")
     return value
 
 
@@ -151,7 +151,7 @@ _SIZE, _TOKEN = _whole(1), _whole(0)
 _SWITCH = _Rule("one of (True, False)", lambda value: isinstance(value, bool))
 _UNDECIDED = _Rule("one of (True, False, None)", lambda value: value is None or isinstance(value, bool))
 _RATE = _Rule("a rate in [0, 1)", lambda value: _is_number(value) and 0 <= value < 1)
-_TEXT = _Rule("a text", lambda value: isinstance(value, str))
+_TEXT = _Rule("a string", lambda value: isinstance(value, str))
 _DTYPE = _optional(_Rule(f"one of {', '.join(_DTYPES)}", _is_dtype))
 
 FIELDS: dict[str, _Rule | Choice] = {

@@ -53,7 +53,10 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
         those angles. Tensors that the saved and the changed model both learn are loaded from the file.
         """
         where, wants_info = pretrained_model_name_or_path, kwargs.pop("output_loading_info", False)
-        require(kwargs.pop("use_safetensors", True), "Weights are read from safetensors alone: pickles may run code.")
+        require(
+            kwargs.pop("use_safetensors", True),
+            "use_safetensors must be True, because pickles can run code; got use_safetensors=False. Leave it out.",
+        )
         with naming_damage(where):
             model, info = super().from_pretrained(  # type: ignore[misc]
                 where, *args, use_safetensors=True, output_loading_info=True, **kwargs

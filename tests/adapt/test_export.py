@@ -39,6 +39,6 @@ def test_a_replaced_model_is_exported_with_a_card_that_says_how_to_load_it(card,
 
 def test_the_code_of_a_replaced_model_is_refused(tmp_path):
     replace_rotary(make("llama")).save_pretrained(tmp_path / "model")
-    with pytest.raises(lrpe.LrpeError, match="cannot carry its code"):
+    with pytest.raises(lrpe.LrpeError, match="remote_code must be False for a replaced model"):
         export(tmp_path / "model", tmp_path / "out", remote_code=True)
     assert not (tmp_path / "out").exists()

@@ -56,7 +56,7 @@ def test_a_hybrid_generates_from_a_cache_what_it_does_without(name, layers):
 @pytest.mark.parametrize("implementation", ["static", "offloaded", "quantized"])
 def test_a_cache_that_a_replaced_attention_would_not_use_is_refused(implementation):
     model = replace_attention(make("llama"))
-    with pytest.raises(lrpe.LrpeError, match=f"cache_implementation='{implementation}' would be ignored"):
+    with pytest.raises(lrpe.LrpeError, match=f"got cache_implementation='{implementation}'"):
         generate(model, text(), None, cache_implementation=implementation)
     cache = StaticCache(config=model.config, max_cache_len=32)
     with pytest.raises(lrpe.LrpeError, match="layer 0 of this cache is a StaticLayer"):

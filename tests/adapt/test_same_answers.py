@@ -91,7 +91,7 @@ def test_a_window_stays_when_the_rotary_encoding_alone_is_replaced():
     before = logits(model, text())
     with pytest.raises(lrpe.LrpeError, match="window of 4 tokens"):
         replace_attention(model, "softmax")
-    with pytest.raises(lrpe.LrpeError, match=r"caps them at 5\.0. Load it with attn_logit_softcapping=None"):
+    with pytest.raises(lrpe.LrpeError, match=r"must be None for our softmax attention; got 5\.0"):
         replace_attention(gemma2(layer_types=["full_attention"] * 2), "softmax")
     assert apart(logits(replace_rotary(model), text()), before) < 1e-5
 

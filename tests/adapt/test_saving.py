@@ -136,17 +136,17 @@ def damage(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "llama"}, "holds no replaced model, but one of model_type='llama'"),
-        ({"architectures": ["Popen"]}, "one class that transformers has; got architectures=.'Popen'."),
-        ({"architectures": None}, "one class that transformers has"),
-        ({"architectures": ["a", "b"]}, "one class that transformers has"),
-        ({"replaced": {"config": {"model_type": "nothing"}}}, "has that of the plain model under 'replaced'"),
-        ({"replaced": 3}, "has that of the plain model under 'replaced'"),
-        ({"replacement": {"part": "mlp"}}, "part, 'rotary' or 'attention'"),
-        ({"replacement": [1]}, "part, 'rotary' or 'attention'"),
+        ({"model_type": "llama"}, "model_type must be 'lrpe-replaced'; .* has model_type='llama'"),
+        ({"architectures": ["Popen"]}, "must name one model class of transformers; got architectures=.'Popen'."),
+        ({"architectures": None}, "must name one model class of transformers"),
+        ({"architectures": ["a", "b"]}, "must name one model class of transformers"),
+        ({"replaced": {"config": {"model_type": "nothing"}}}, "replaced in config.json must hold"),
+        ({"replaced": 3}, "replaced in config.json must hold"),
+        ({"replacement": {"part": "mlp"}}, "part of a replacement must be 'rotary' or 'attention'"),
+        ({"replacement": [1]}, "part of a replacement must be 'rotary' or 'attention'"),
         ({"replacement": {"part": "attention", "layer": [1]}}, "no field of a replacement named 'layer'"),
         ({"replacement": {"part": "attention", "layers": ["a"]}}, "list of numbers"),
-        ({"replacement": {"part": "attention", "attention": ["linear"]}}, "The attention is a name"),
+        ({"replacement": {"part": "attention", "attention": ["linear"]}}, "attention must be a name"),
         ({"replacement": {"part": "attention", "encoding": {"head_dim": "a"}}}, "head_dim of an encoding"),
         ({"replacement": {"part": "rotary", "encoding": 3}}, "a name or an EncodingConfig"),
     ],
@@ -173,7 +173,9 @@ def test_our_own_loader_says_which_call_loads_it(tmp_path):
 def test_a_choice_that_no_file_can_hold_is_refused_when_saving_and_nothing_is_written(tmp_path):
     model = replace_attention(make("llama"), feature_map=torch.exp)
     assert logits(model, text()).isfinite().all()
-    with pytest.raises(lrpe.LrpeError, match=r"config\.json holds names and numbers; got feature_map="):
+    with pytest.raises(
+        lrpe.LrpeError, match=r"feature_map must be a name or numbers to be saved in config\.json; got feature_map="
+    ):
         model.save_pretrained(tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -181,7 +183,7 @@ def test_a_choice_that_no_file_can_hold_is_refused_when_saving_and_nothing_is_wr
 def test_weights_of_a_pickle_and_plain_configurations_are_refused(tmp_path):
     model = replace_rotary(make("llama"))
     model.save_pretrained(tmp_path)
-    with pytest.raises(lrpe.LrpeError, match="safetensors alone"):
+    with pytest.raises(lrpe.LrpeError, match="use_safetensors must be True"):
         from_pretrained(tmp_path, use_safetensors=False)
     with pytest.raises(lrpe.LrpeError, match="got a plain LlamaConfig"):
         type(model)(make("llama").config)

@@ -81,10 +81,10 @@ def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
         ({"decay": "spred"}, "no decay named 'spred'"),
         ({"decay": [0.5]}, r"one r in \(0, 1\] per key head, 4 in all"),
         ({"encoding": "per", "decay": "spread"}, "has its own decay; pass decay=None"),
-        ({"hidden_size": 0}, "hidden_size is a whole number of 1 or more"),
-        ({"vocab_size": 4.5}, "vocab_size is a whole number"),
+        ({"hidden_size": 0}, "hidden_size must be a whole number of 1 or more"),
+        ({"vocab_size": 4.5}, "vocab_size must be a whole number"),
         ({"num_key_value_heads": 3}, "num_key_value_heads must divide num_attention_heads"),
-        ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob is a rate in \[0, 1\)"),
+        ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob must be a rate in \[0, 1\)"),
         ({"position_layout": "grid"}, "position_layout must be 'sequence' for text"),
         ({"image_size": 30}, "multiple of patch_size; got image_size=30, patch_size=16"),
         ({"image_size": 32, "position_layout": "grid"}, "position_layout=.grid.. Pass decay=None"),
@@ -115,7 +115,7 @@ def test_an_older_format_is_read_and_a_newer_one_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(configuration, "UPGRADES", rename)
     assert LrpeConfig.from_pretrained(tmp_path).gated is False
     file.write_text(json.dumps(values | {"format": 3}))
-    with pytest.raises(LrpeError, match=r"up to format 2; got format=3. Upgrade lrpe"):
+    with pytest.raises(LrpeError, match=r"at most 2 for this version of lrpe; got format=3. Upgrade lrpe"):
         LrpeConfig.from_pretrained(tmp_path)
 
 
@@ -127,7 +127,7 @@ def test_a_configuration_of_another_model_is_refused(tmp_path):
 
 def test_a_configuration_that_is_no_object_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("[1, 2]")
-    with pytest.raises(LrpeError, match=r"is not a JSON object of plain values; got \[1, 2\]"):
+    with pytest.raises(LrpeError, match=r"must hold a JSON object; got \[1, 2\]"):
         LrpeConfig.from_pretrained(tmp_path)
 
 

@@ -98,7 +98,7 @@ def test_a_link_out_of_the_folder_is_not_followed(place, saved, tmp_path):
     (tmp_path / "id_rsa").write_text("a secret")
     (run / place).parent.mkdir(exist_ok=True)
     (run / place).symlink_to(tmp_path / "id_rsa")
-    with pytest.raises(LrpeError, match=r"vocab.json' is a link out of the folder, to .*id_rsa"):
+    with pytest.raises(LrpeError, match=r"vocab.json' must not be a link out of the folder.*it links to .*id_rsa"):
         export(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -125,7 +125,9 @@ def test_what_somebody_registered_is_exported_without_code_alone(kind, tmp_path,
     register, maker, fields = REGISTERS[kind]
     monkeypatch.setitem(register, "mine", maker)
     tiny(LrpeForCausalLM, **{"encoding": "type2"} | fields).float().save_pretrained(tmp_path / "model")
-    with pytest.raises(LrpeError, match=rf"the {kind} 'mine' of .* was registered elsewhere.*Export without the code"):
+    with pytest.raises(
+        LrpeError, match=rf"the {kind} 'mine' of .* was registered elsewhere.*Export without remote_code"
+    ):
         export(tmp_path / "model", tmp_path / "out", remote_code=True)
     assert not (tmp_path / "out").exists()
     out = export(tmp_path / "model", tmp_path / "out")
@@ -182,12 +184,12 @@ def test_the_card_of_a_class_without_an_auto_class_names_the_class(tmp_path):
 
 def test_what_cannot_be_exported_is_named(saved, tmp_path):
     _, run = saved
-    with pytest.raises(LrpeError, match=r"has a config.json, and a run has one in best or last"):
+    with pytest.raises(LrpeError, match=r"must have a config.json, or be a run with one in best or last"):
         export(tmp_path / "nothing", tmp_path / "out")
     full = tmp_path / "full"
     full.mkdir()
     (full / "thesis.txt").write_text("all of it")
-    with pytest.raises(LrpeError, match=r"new folder; .*full' is not empty"):
+    with pytest.raises(LrpeError, match=r"new or empty folder; .*full' is not empty"):
         export(run, full)
     assert (full / "thesis.txt").read_text() == "all of it"
     other = tmp_path / "llama"

@@ -160,10 +160,10 @@ def test_the_cache_of_linear_attention_does_not_grow():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"penalty_alpha": 0.6, "top_k": 4}, "contrastive_search takes tokens back"),
-        ({"prompt_lookup_num_tokens": 3}, "assisted_generation takes tokens back"),
+        ({"penalty_alpha": 0.6, "top_k": 4}, "contrastive_search removes tokens"),
+        ({"prompt_lookup_num_tokens": 3}, "assisted_generation removes tokens"),
         ({"cache_implementation": "offloaded"}, "cache of this model is an LrpeCache"),
-        ({"cache_implementation": "static"}, "cache_implementation='static' would be ignored. Leave it out"),
+        ({"cache_implementation": "static"}, "got cache_implementation='static'. Leave it out"),
     ],
 )
 def test_what_a_state_cannot_do_is_refused(changes, message):
@@ -210,7 +210,7 @@ def test_bad_input_is_named():
         model(ids, attention_mask=torch.ones(1, 1, 5, 5))
     with pytest.raises(LrpeError, match="output_attentions=False"):
         model(ids, output_attentions=True)
-    with pytest.raises(LrpeError, match="sees no token after its own; got causal=False"):
+    with pytest.raises(LrpeError, match="causal must be True or None in LrpeForCausalLM; got causal=False"):
         tiny(LrpeForCausalLM, causal=False)
 
 

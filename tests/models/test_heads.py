@@ -69,7 +69,7 @@ def test_a_masked_model_sees_both_ways_and_scores_what_was_masked():
     labels[0, 2] = 7
     output = model(ids, labels=labels)
     assert_close(output.loss, -output.logits.float()[0, 2].log_softmax(-1)[7])
-    with pytest.raises(LrpeError, match="from both sides; got causal=True"):
+    with pytest.raises(LrpeError, match="causal must be False or None in LrpeForMaskedLM; got causal=True"):
         tiny(LrpeForMaskedLM, causal=True)
 
 
@@ -118,7 +118,7 @@ def test_what_is_not_an_image_is_named():
         model(torch.randn(1, 3, 16, 16).double())
     with pytest.raises(LrpeError, match=r"multiples of patch_size=4; got \(15, 16\)"):
         model(torch.randn(1, 2, 15, 16).double())
-    with pytest.raises(LrpeError, match="needs an image_size"):
+    with pytest.raises(LrpeError, match="image_size must be set for an image model"):
         tiny(LrpeForImageClassification)
     with pytest.raises(LrpeError, match="a text model: pass input_ids"):
         tiny(LrpeModel)(pixel_values=torch.randn(1, 3, 16, 16))

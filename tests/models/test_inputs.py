@@ -184,17 +184,17 @@ def test_batch_norm_of_many_tokens_does_not_overflow_in_half_precision():
     ("changes", "message"),
     [
         ({"hidden_size": 30}, "num_attention_heads must divide hidden_size"),
-        ({"num_key_value_heads": 0}, "num_key_value_heads is a whole number"),
-        ({"image_size": -16}, "image_size is a whole number"),
-        ({"classifier_hidden_size": 0}, "classifier_hidden_size is a whole number"),
-        ({"norm_eps": float("nan")}, "norm_eps is a number above 0"),
-        ({"initializer_range": -1.0}, "initializer_range is a number above 0"),
-        ({"gated": "no"}, "gated is one of"),
-        ({"causal": "yes"}, "causal is one of"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads must be a whole number"),
+        ({"image_size": -16}, "image_size must be a whole number"),
+        ({"classifier_hidden_size": 0}, "classifier_hidden_size must be a whole number"),
+        ({"norm_eps": float("nan")}, "norm_eps must be a number above 0"),
+        ({"initializer_range": -1.0}, "initializer_range must be a number above 0"),
+        ({"gated": "no"}, "gated must be one of"),
+        ({"causal": "yes"}, "causal must be one of"),
         ({"pad_token_id": 40}, "pad_token_id must be below vocab_size=40"),
-        ({"encoding": 3}, "encoding is a name, a dictionary, or a list"),
-        ({"seed": "a"}, "seed is a whole number"),
-        ({"hidden_dropout_prob": "a"}, "hidden_dropout_prob is a rate"),
+        ({"encoding": 3}, "encoding must be a name, a dictionary, or a list"),
+        ({"seed": "a"}, "seed must be a whole number"),
+        ({"hidden_dropout_prob": "a"}, "hidden_dropout_prob must be a rate"),
     ],
 )
 def test_a_number_that_is_none_is_named(changes, message):
@@ -212,7 +212,7 @@ def test_weights_of_another_model_are_refused(tmp_path):
     model = tiny(LrpeForCausalLM).float()
     model.save_pretrained(tmp_path)
     save_file({"transformer.h.0.attn.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors", {"format": "pt"})
-    with pytest.raises(LrpeError, match="are of another model: not one of ours"):
+    with pytest.raises(LrpeError, match="are of another model: none of the expected"):
         LrpeForCausalLM.from_pretrained(tmp_path)
-    with pytest.raises(LrpeError, match="safetensors alone"):
+    with pytest.raises(LrpeError, match="use_safetensors must be True"):
         LrpeForCausalLM.from_pretrained(tmp_path, use_safetensors=False)

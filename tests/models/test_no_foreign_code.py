@@ -40,5 +40,5 @@ def test_a_folder_that_names_code_of_its_own_is_refused_without_a_question(tmp_p
     auto_map = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": auto_map}))
     (tmp_path / "evil.py").write_text("raise RuntimeError('this must not run')")
-    with pytest.raises(LrpeError, match="holds a model of type 'evil', which is not one of ours"):
+    with pytest.raises(LrpeError, match="holds a model of type 'evil', not one of ours"):
         load_model(tmp_path)

@@ -134,8 +134,8 @@ def test_a_decay_needs_patches_in_a_sequence(layout):
         ({"encoding": {"name": "linear*orthogonal"}}, "no encoding named 'linear.orthogonal'"),
         ({"encoding": {"name": "type2", "rotated": 3}}, "rotated must be even"),
         ({"seed": 2**63 - 1, "encoding": {"seed": 2**64 - 1}}, r"seed must be None or from 0 to 2\^64 - 1"),
-        ({"id2label": {0: "a", "b": "c"}}, "id2label is a dictionary with a name for each label"),
-        ({"dtype": "int8"}, "dtype is one of float64"),
+        ({"id2label": {0: "a", "b": "c"}}, "id2label must be a dictionary with a name for each label"),
+        ({"dtype": "int8"}, "dtype must be one of float64"),
         ({"output_attentions": True}, "never forms its weights"),
     ],
 )

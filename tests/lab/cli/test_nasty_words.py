@@ -182,7 +182,7 @@ def reshape_weights(folder):
     [
         (cut_weights, "Weights cannot be read from"),
         (reshape_weights, "have other shapes than its config.json says: ['model.embed_tokens.weight'"),
-        (lambda folder: (folder / "model.safetensors").unlink(), "A model's weights are in model.safetensors"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "must have a model.safetensors"),
         (lambda folder: (folder / "config.json").write_text(DEEP), "config.json"),
         (lambda folder: (folder / "config.json").write_text('{"model_type": "llama"}'), "not one of ours"),
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "is not a valid tokeniser"),
