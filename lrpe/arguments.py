@@ -60,4 +60,4 @@ def has_values(tensor: Tensor) -> bool:
 
 
 def _kind(tensor: Tensor) -> str:
-    return "a nested one" if tensor.is_nested else f"{tensor.dtype} in the layout {tensor.layout}"
+    return "a nested tensor" if tensor.is_nested else f"{tensor.dtype} in the layout {tensor.layout}"

@@ -85,7 +85,7 @@ def naming_failure(path: Path, *kinds: type[Exception]) -> Iterator[None]:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a hidden, unguessable name beside the path, so that nobody can plant a link there."""
+    """Return a hidden name beside the path, random so that no other user can put a link there first."""
     return path.with_name(f".{path.name}.{token_hex(8)}.tmp")
 
 

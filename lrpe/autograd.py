@@ -46,7 +46,7 @@ class Differentiable(Function):
     """A Function whose ``of`` does what ``apply`` does, with less overhead.
 
     If no gradient is needed it calls ``forward`` alone. Otherwise it calls the C++ ``apply`` directly; the Python one
-    first inspects the signature of ``forward``, which takes longer than a small sum.
+    first inspects the signature of ``forward``, which takes longer than a small attention sum itself.
     """
 
     @classmethod

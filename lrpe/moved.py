@@ -99,7 +99,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Alias(InspectLoader):
-    """Loads a module as the one that it has become, so that there is one copy of each class."""
+    """Loads the new module under the old name, so that each class exists once."""
 
     def __init__(self, new: str):
         self.new = new

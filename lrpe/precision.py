@@ -42,9 +42,9 @@ class Precise(nn.Module, ABC):
         return device, torch.float32 if device.type in LACK_FLOAT64 else torch.float64
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        """Bring a file's tensors to our precision first, or ``assign=True`` would bring in its bf16.
+        """Cast a file's tensors to our precision first; otherwise ``assign=True`` would keep the file's bf16.
 
-        Their values are kept: an encoding loaded from a file of few digits is the encoding of those digits.
+        Their values stay as rounded in the file: an encoding saved in bf16 is loaded with the rounded angles.
         """
         for name, own in (*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)):
             value = state_dict.get(prefix + name)
@@ -90,7 +90,7 @@ def next_seed(seed: int | None, steps: int = 1) -> int | None:
 def normal(*shape: int, seed: int | None) -> Tensor:
     """Return standard normal float32 numbers on the default device.
 
-    They depend on the seed alone, or on torch's global generator if it is None, like the weights of other modules.
+    They depend on the seed alone; without a seed they come from torch's global generator, like other modules' weights.
     """
     drawn = torch.randn(shape, generator=generator_of(seed), dtype=torch.float32, device="cpu")
     return drawn.to(torch.get_default_device())
@@ -99,8 +99,8 @@ def normal(*shape: int, seed: int | None) -> Tensor:
 def keep(module: nn.Module, name: str, value: Tensor, learned: bool) -> None:
     """Register ``value`` so that it is in the state_dict: as a parameter if learned, else as a buffer.
 
-    It has the default dtype, or float32 if that has fewer digits, as the weights of other modules have. So a float64
-    model is in float64 when it is built to be loaded, and what it had learned comes back whole.
+    It has the default dtype, like the weights of other modules, or float32 if that dtype is narrower. A float64 model
+    that is built under a float64 default therefore loads its learned values without rounding.
     """
     value = value.to(torch.get_default_device(), at_least_float32(torch.get_default_dtype()))
     if learned:

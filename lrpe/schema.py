@@ -1,4 +1,4 @@
-"""Plain data as declared types: values from files and users are checked where they are read.
+"""Check plain data against declared types where it is read from a file or a user.
 
 Types are int, float, bool, str, Path, Literal, list, tuple, dict, dataclasses, and unions of these.
 ``Range`` in an ``Annotated`` type bounds a number.

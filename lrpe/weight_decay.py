@@ -17,12 +17,12 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Split the learned parameters of any model into a group that decays and one that does not, for an optimiser.
 
-    Matrices decay, embeddings among them. Vectors and scalars do not (norms, biases), and neither does what defines an
-    encoding or an attention of ours: angles α, Householder vectors and learned bases, gates, decays. Pulled towards 0,
-    an angle would no longer tell positions apart.
+    Matrices decay, including embeddings. Vectors and scalars (norms, biases) do not, nor do the parameters of lrpe's
+    encodings and attention: angles α, Householder vectors, learned bases, gates, decays. An angle that decays to 0 no
+    longer distinguishes positions.
 
     Args:
-        model: a module with modules of ours anywhere in it, or without any.
+        model: any module, with or without modules of lrpe in it.
         lr: the learning rate of both groups; the optimiser's own if None.
         weight_decay: the weight decay of the first group.
         without_decay: further module classes whose parameters do not decay, such as ``(nn.Embedding,)``.

@@ -1,4 +1,4 @@
-"""Bring your own model: our encodings, or our attention, in a model of Hugging Face transformers."""
+"""Use our encodings or our attention in any supported model of Hugging Face transformers."""
 
 from lrpe.adapt import _needs as _needs  # first
 from lrpe.adapt.replace import replace_attention, replace_rotary

@@ -22,7 +22,7 @@ _PADDING = "lrpe_padding"  # the argument that passes that mask where other laye
 
 
 class WithNorms(nn.Module):
-    """An attention layer that may normalise queries and keys head by head, as Qwen3's does."""
+    """A mixin for attention layers that normalise queries and keys per head, as in Qwen3."""
 
     q_norm: nn.Module
     k_norm: nn.Module
@@ -33,7 +33,7 @@ class WithNorms(nn.Module):
 
 
 class FittedLinearAttention(WithNorms, LinearAttention):
-    """Linear attention with a model's weights; it has no scores, so no window, softcap or score dropout."""
+    """Linear attention with a model's weights; it forms no scores, so it has no window, softcap or score dropout."""
 
     CHOICES = ("feature_map", "normalizer", "decay", "dropout")
 
@@ -43,7 +43,7 @@ class FittedLinearAttention(WithNorms, LinearAttention):
 
 
 class FittedSoftmaxAttention(WithNorms, SoftmaxAttention):
-    """Softmax attention that computes what the model's own did."""
+    """Softmax attention with a model's weights, which computes what the model's own did."""
 
     CHOICES = ("decay", "dropout", "attention_dropout", "scale")
 
@@ -78,7 +78,7 @@ def _read_sizes(replaced: SelfAttention) -> dict[str, Any]:
 
 
 class StandIn(nn.Module):
-    """Calls ``attention`` with the positions, padding mask and cache that a transformers layer passes."""
+    """Takes the arguments of a transformers attention; passes positions, padding mask and cache to ``attention``."""
 
     def __init__(self, attention: Fitted, layer: int):
         super().__init__()
@@ -127,7 +127,7 @@ def _state_layer(cache: Any, layer: int) -> StateLayer:
 def read_call(trunk: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Forward pre-hook of a trunk: refuse output_attentions, and pass the padding mask to our layers.
 
-    If all layers are ours, transformers makes no other mask (see ``_padding_mask``), and nothing need be passed.
+    If all layers are replaced, transformers makes no other mask (see ``_padding_mask``), and nothing need be passed.
     """
     given = inspect.signature(trunk.forward).bind_partial(*args, **kwargs)
     asked = {**given.arguments, **given.arguments.get("kwargs", {})}

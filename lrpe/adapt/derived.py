@@ -1,13 +1,13 @@
-"""Classes made of a mixin of ours and a class of transformers, whose objects can be pickled and copied."""
+"""Subclasses of transformers classes, made at run time from a mixin, whose objects can be pickled and copied."""
 
 from functools import cache
 from typing import Any
 
 
 class Derived:
-    """Base of such mixins. The classes are in no module, so pickle stores the two parts and derives them again."""
+    """Base class of the mixins. No module holds the subclass, so pickle stores its two parts and derives it again."""
 
-    prefix = ""  # of their names
+    prefix = ""  # of the subclass's name
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         parts = vars(type(self)).get("_made_of")

@@ -1,4 +1,4 @@
-"""Exporting a model of ours, or one of transformers in which a part was replaced."""
+"""Export a model of lrpe, or a transformers model in which a part was replaced."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     """Write the model of a folder, or of a run's ``best`` or ``last``, to a new folder; see ``lrpe.models.export``.
 
     Raises:
-        LrpeError: also if the code of a replaced model is asked for.
+        LrpeError: also if ``remote_code`` is set for a replaced model.
     """
     found = find_model(source)
     if read_object(found / "config.json").get("model_type") != MODEL_TYPE:
@@ -55,5 +55,7 @@ def _describe_encoding(record: Replacement, rotary: bool) -> str:
     if record.encoding is None:
         return "Type 2 with its own rotary angles, learned" if rotary else "none, beside its absolute positions"
     if isinstance(record.encoding, str):
-        return describe_encoding(configure_for_heads(record.encoding, head_dim=64, key_heads=1))  # of any size
+        return describe_encoding(
+            configure_for_heads(record.encoding, head_dim=64, key_heads=1)
+        )  # the text does not depend on sizes
     return describe_encoding(record.encoding)

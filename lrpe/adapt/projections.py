@@ -12,7 +12,7 @@ from lrpe.errors import require
 
 
 class Projections(NamedTuple):
-    """The maps of one self-attention, as nn.Linear, and the norms of queries and keys per head, if it has any."""
+    """The projections of one self-attention, and its norms of queries and keys per head, nn.Identity if none."""
 
     q_proj: nn.Linear
     k_proj: nn.Linear
@@ -27,7 +27,7 @@ class Projections(NamedTuple):
 
 
 class SelfAttention(NamedTuple):
-    """One self-attention of a model: the module ``name`` of its ``owner``, and what it computes with."""
+    """One self-attention of a model: ``module``, the child ``name`` of ``owner``, and its projections."""
 
     owner: Any
     name: str
@@ -59,7 +59,7 @@ class SelfAttention(NamedTuple):
 
     @property
     def window(self) -> int | None:
-        """Number of past tokens that a query sees, or None for all."""
+        """Return the number of past tokens that a query sees, or None for all."""
         config = self.module.config
         return getattr(self.module, "sliding_window", getattr(config, "sliding_window", None))
 
@@ -70,7 +70,7 @@ class SelfAttention(NamedTuple):
 
     @property
     def softcap(self) -> float | None:
-        """c of Gemma 2, whose scores s become c·tanh(s/c). Gemma 3 has the field too and does not read it."""
+        """Return c of Gemma 2, which turns scores s into c·tanh(s/c). Gemma 3 has the field but does not use it."""
         return self.module.attn_logit_softcapping if type(self.module).__name__.endswith("Gemma2Attention") else None
 
     @property
@@ -89,7 +89,7 @@ class SelfAttention(NamedTuple):
 
 
 def _read_separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
-    """Llama's way: q_proj, k_proj, v_proj, o_proj; with norms of queries and keys in Qwen3, Gemma 3 and some of Phi."""
+    """Read Llama's layout: q_proj, k_proj, v_proj, o_proj; with query and key norms in Qwen3, Gemma 3, some Phi."""
     o_proj = module.o_proj if hasattr(module, "o_proj") else module.dense
     norms = (
         getattr(module, f"{side}_norm", getattr(module, f"{side}_layernorm", None)) or nn.Identity() for side in "qk"
@@ -98,7 +98,7 @@ def _read_separate(owner: nn.Module, module: Any) -> tuple[Projections, int]:
 
 
 def _read_fused(owner: nn.Module, module: Any) -> tuple[Projections, int]:
-    """GPT-NeoX's way: one matrix whose rows are q, k and v of the first head, then of the second, and so on."""
+    """Read GPT-NeoX's layout: one matrix with the rows of q, k and v of the first head, then of the second, ..."""
     joined, d = module.query_key_value, module.head_size
 
     def rows(joint: Tensor, i: int) -> Tensor:
@@ -109,7 +109,7 @@ def _read_fused(owner: nn.Module, module: Any) -> tuple[Projections, int]:
 
 
 def _read_transposed(owner: nn.Module, module: Any) -> tuple[Projections, int]:
-    """GPT-2's way: one matrix whose columns are all of q, then of k, then of v, and one for the output."""
+    """Read GPT-2's layout: one matrix with all columns of q, then of k, then of v, and one for the output."""
     weights, biases = module.c_attn.weight.T.chunk(3), module.c_attn.bias.chunk(3)
     q, k, v = (_linear(weight, bias) for weight, bias in zip(weights, biases, strict=True))
     output = _linear(module.c_proj.weight.T, module.c_proj.bias)
@@ -126,7 +126,7 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 
 def _read_bert(owner: Any, module: Any) -> tuple[Projections, int]:
-    """BERT's way: query, key and value in one module, and the map of the output in the module after it."""
+    """Read BERT's layout: query, key and value in one module, and the output projection in the next."""
     projections = Projections(module.query, module.key, module.value, owner.output.dense, nn.Identity(), nn.Identity())
     return projections, module.attention_head_size
 

@@ -34,7 +34,7 @@ class Replacement:
         """Return the fields as JSON values.
 
         Raises:
-            LrpeError: for a choice that was given as an object, which a file cannot hold.
+            LrpeError: a choice is an object, which JSON cannot express.
         """
         choices = {name: v.tolist() if isinstance(v, Tensor) else v for name, v in self.choices.items()}
         for name, value in choices.items():
@@ -48,7 +48,7 @@ class Replacement:
 
     @classmethod
     def from_dict(cls, values: Any) -> "Replacement":
-        """Read the record from config.json; LrpeError if it is damaged."""
+        """Read the record from config.json; raise LrpeError if it is damaged."""
         known = [each.name for each in fields(cls)]
         for name in values if isinstance(values, dict) else ():
             if name not in known:

@@ -1,4 +1,4 @@
-"""Bring your own model: our encodings or our attention in a loaded transformers model, with its weights."""
+"""Replace the rotary encoding or the attention of a loaded transformers model by ours, keeping its weights."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -16,12 +16,12 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 
 
 def replace_rotary(model: Model, encoding: str | EncodingConfig | None = None) -> Model:
-    """Replace the rotary encoding of a model by ours, one per layer, in place; all else of its attention stays.
+    """Replace the rotary encoding of a model by ours, one per layer, in place; the rest of its attention stays.
 
     Args:
-        model: Llama-, GPT-NeoX- or Gemma-like; layers without a rotary encoding, as SmolLM3 has some, stay without.
-        encoding: a name or an EncodingConfig, whose seed grows by one from layer to layer; None is Type 2 with the
-            model's own angles, which are learned from here on, so that the model computes what it did.
+        model: Llama-, GPT-NeoX- or Gemma-like; layers without a rotary encoding, as in SmolLM3, stay without one.
+        encoding: a name or an EncodingConfig, whose seed increases by one per layer; None is Type 2 with the model's
+            own angles, now learned, so that the model's outputs do not change.
 
     Returns:
         The model.
@@ -37,16 +37,16 @@ def replace_attention(
     layers: Sequence[int] | None = None,
     **choices: Any,
 ) -> Model:
-    """Replace self-attention of a model by ours, with the weights that it has, in place.
+    """Replace the self-attention of a model by ours, in place, keeping its weights.
 
     Args:
-        model: Llama-, GPT-NeoX-, Gemma-, GPT-2- or BERT-like, with all of its attention among ``projections.READERS``.
-        attention: "linear", or "softmax", which computes what the model did before.
-        encoding: a name or an EncodingConfig, whose seed grows by one from layer to layer; None keeps the model's own
-            rotary encoding as Type 2 with learned angles, or no encoding beside absolute positions.
+        model: Llama-, GPT-NeoX-, Gemma-, GPT-2- or BERT-like; all of its attention must be in ``projections.READERS``.
+        attention: "linear", or "softmax", which with encoding=None does not change the model's outputs.
+        encoding: a name or an EncodingConfig, whose seed increases by one per layer; None keeps the model's rotary
+            encoding as Type 2 with learned angles, or adds none to absolute positions.
         layers: the numbers of the layers to replace, from 0; all of them if None.
         choices: further arguments of LinearAttention (feature_map, normalizer, decay, dropout) or of SoftmaxAttention
-            (decay, dropout, attention_dropout, scale); every layer gets a copy of its own.
+            (decay, dropout, attention_dropout, scale); each layer gets its own copy.
 
     Returns:
         The model.
@@ -63,7 +63,7 @@ def _replace(model: Model, replacement: Replacement) -> Model:
 
 
 def _check_untouched(model: PreTrainedModel) -> None:
-    """Refuse a model that was replaced before, whole or in part."""
+    """Refuse a model in which a part was replaced before."""
     replaced = any(isinstance(module, StandIn | Encoded) for module in model.modules())
     require(
         not replaced,

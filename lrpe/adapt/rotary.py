@@ -35,10 +35,10 @@ def rotary_of(model: Any) -> Any:
 
 
 def _rotary_encoding(rotary: Any, attention: SelfAttention) -> Encoding:
-    """Type 2 with a model's own angles, to be learned, in its own layout: x[k] is turned with x[w/2 + k], w ≤ d.
+    """Return Type 2 with a model's own angles, now learned, in its layout: x[k] is rotated with x[w/2 + k], w ≤ d.
 
-    Angles that are scaled for longer texts (linear, yarn, llama3) are taken as they come; what multiplies cosines and
-    sines then multiplies the scores.
+    Angles scaled for longer texts (linear, yarn, llama3) are taken unchanged. A factor c of cosines and sines becomes
+    a factor c² of the scores.
     """
     kind, angles, factor = _read_rotary(rotary, getattr(attention.module, "layer_type", None))
     require(
@@ -66,7 +66,7 @@ def _read_rotary(rotary: Any, layer_type: str | None) -> tuple[str, Tensor, floa
 
 
 class Encoded(Derived):
-    """A forward for attention modules of transformers: they keep their cache, masks and attention implementations.
+    """Adds our encoding to a transformers attention module, which keeps its cache, masks and implementations.
 
     Keys are encoded before they are cached, at their true positions.
     """
@@ -110,9 +110,9 @@ class Encoded(Derived):
 
 
 def _encode_instead(attention: SelfAttention, encoding: Encoding) -> None:
-    """Turn a rotary attention module into one with our encoding, its weights under the names q_proj, ..., o_proj.
+    """Give a rotary attention module our encoding, and its weights the names q_proj, ..., o_proj.
 
-    It stays of its own kind, so that a model can record its weights.
+    Its new class is a subclass of its own, because transformers finds attention weights to record by class.
     """
     module, softcap = attention.module, attention.softcap
     for name, _ in list(module.named_children()):

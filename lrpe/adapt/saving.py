@@ -39,10 +39,10 @@ _AUTO_CLASSES = (
 
 
 class WithRecord(Derived):
-    """A configuration that also says what was replaced. Only its file differs from that of the plain model.
+    """A configuration that also records what was replaced; only its config.json differs from the original one.
 
-    An auto class of transformers would read the plain model's file, find none of its attention among the weights, and
-    draw it at random. So the file has a model_type that only lrpe knows, and the plain fields out of reach.
+    An auto class of transformers would read an original config.json, find no weights of the original attention, and
+    initialise it at random. So the file has a model_type that only lrpe knows, and hides the original fields.
     """
 
     lrpe_replacement: Replacement
@@ -58,14 +58,14 @@ class WithRecord(Derived):
             "replacement": self.lrpe_replacement.to_dict(),
             # Two levels down: LlamaConfig.from_pretrained looks one level down for a dictionary of its own type.
             "replaced": {"config": plain},
-            # The class of the plain model, if it is named, refuses a text here and shows it.
+            # The original model's class refuses a string here, and its error shows it.
             "vocab_size": _REFUSAL,
         }
         return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
 
 class Replaced(Derived, KeepsPrecision):
-    """A model of transformers with a part replaced; it is saved with the record of that, and made again from it."""
+    """A transformers model with a part replaced; config.json records the replacement, and loading repeats it."""
 
     config: Any
 
@@ -74,7 +74,7 @@ class Replaced(Derived, KeepsPrecision):
         _record(config).apply(self)  # type: ignore[arg-type]
 
     def save_pretrained(self: Any, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """Save as transformers does, under the weights' present names; refuse choices that JSON cannot hold."""
+        """Save as transformers does, under the current names of weights; refuse choices that JSON cannot express."""
         _record(self.config).to_dict()
         super().save_pretrained(save_directory, *args, **{"save_original_format": False} | kwargs)  # type: ignore[misc]
 
@@ -115,7 +115,7 @@ def _record(config: Any) -> Replacement:
 
 
 def remember(model: PreTrainedModel, replacement: Replacement) -> None:
-    """Give a model that was replaced in place a class and a configuration that are saved with the record of it."""
+    """Give a model that was replaced in place a class and a configuration that save the record."""
     _with_record(model.config, replacement)
     model.__class__ = derive(Replaced, type(model))
 
@@ -127,14 +127,14 @@ def _with_record(config: Any, replacement: Replacement) -> Any:
 
 
 def from_pretrained(folder: Any, **options: Any) -> Any:
-    """Load a replaced model that ``save_pretrained`` wrote, of the class that it was saved from.
+    """Load a replaced model that ``save_pretrained`` wrote, as the class that was saved.
 
     Args:
         folder: the folder, or the name of a repository on the hub.
-        options: those of transformers' ``from_pretrained``, such as dtype and device_map.
+        options: options of transformers' ``from_pretrained``, such as dtype and device_map.
 
     Raises:
-        LrpeError: if the folder holds no replaced model, or lacks weights of it.
+        LrpeError: the folder holds no replaced model, or lacks some of its weights.
     """
     values = _read_values(folder, options)
     saved = _saved_class(values.get("architectures"))
@@ -156,7 +156,7 @@ def _saved_class(architectures: Any) -> Any:
 
 def _read_values(where: Any, options: dict[str, Any]) -> dict[str, Any]:
     hub = {name: options[name] for name in OF_THE_HUB if name in options}
-    values, _ = LrpeConfig.get_config_dict(where, **hub)  # which says what is wrong with a damaged file
+    values, _ = LrpeConfig.get_config_dict(where, **hub)  # its error says what is wrong with a damaged file
     found = values.get("model_type")
     require(
         found == MODEL_TYPE,
@@ -195,13 +195,13 @@ def _check_found(model: Any, info: Any, where: Any) -> None:
 
 
 class ReplacedConfig(PreTrainedConfig):
-    """The config.json of a replaced model, as it is in the file."""
+    """The config.json of a replaced model, with the keys of the file."""
 
     model_type = MODEL_TYPE
 
 
 class Loader:
-    """What an auto class calls for a ReplacedConfig; it loads what the auto class would for the plain model."""
+    """Called by an auto class for a ReplacedConfig; loads the class that the auto class has for the original model."""
 
     config_class = ReplacedConfig
     auto: Any

@@ -33,7 +33,7 @@ class Block(GradientCheckpointingLayer):
     def forward(
         self, x: Tensor, tokens: Tokens, state: State | None = None, wants_state: bool = True
     ) -> tuple[Tensor, State | None]:
-        """(batch, n, width) -> the same; and the state after these tokens, if attention is causal and wants_state."""
+        """(batch, n, width) -> the same, and the state after these tokens if causal and ``wants_state``."""
         y = self.attention_norm(x, tokens.mask) if self.pre else x
         y, after = self.attention.attend(y, y, tokens, tokens, state, wants_state)  # type: ignore[arg-type]  # state is of this attention's type
         x = x + self.drop_path(y)

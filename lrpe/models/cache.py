@@ -83,7 +83,7 @@ class LrpeCache(Cache):
 
         Args:
             layers: number of layers.
-            room: number of tokens that softmax layers reserve memory for; with 0 they grow token by token.
+            room: number of tokens for which softmax layers reserve memory; with 0 their memory grows with each token.
         """
         super().__init__(layers=[StateLayer() for _ in range(layers)])
         self.room = room

@@ -35,15 +35,15 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
     """Write the model of a folder, or of a run's ``best`` or ``last``, to a new folder; whole or not at all.
 
     Args:
-        source: the folder of the model or of the run. Of what lies beside the model only the files of a tokenizer or a
+        source: the folder of the model or of the run. Of the other files in it, only those of a tokenizer or a
             processor are copied.
         to: the new folder.
-        remote_code: whether the folder also gets the code that loads it, for those who have transformers and not lrpe
-            and who trust it: ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)``.
+        remote_code: whether to add the code that loads the model, for users who have transformers but not lrpe and
+            who trust it: ``AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)``.
 
     Raises:
-        LrpeError: if ``to`` is not empty, if a file to copy is a link out of the folder, or if the code of an encoding
-            that was registered by somebody else would have to be carried along.
+        LrpeError: if ``to`` is not empty, if a file to copy is a link out of the folder, or if ``remote_code`` would
+            need the code of an encoding that another package registered.
     """
     found = find_model(source)
     model = load_model(found)
@@ -67,7 +67,7 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
 
 
 def write_model(model: Any, source: Path, to: Path, finish: Callable[[Path], None]) -> Path:
-    """Save a model to a new folder with the known files beside it in the source; ``finish`` adds the rest."""
+    """Save a model to a new folder, copy the known files of ``source``, and let ``finish`` add the rest."""
     require(
         not to.exists() or (to.is_dir() and not any(to.iterdir())),
         f"An export must be written to a new or empty folder; {str(to)!r} is not empty. Name another one.",
@@ -111,7 +111,7 @@ def _write_card(
 def page(
     name: str, folder: Path, model: Any, attention: str, encodings: Sequence[str], loading: Sequence[str], needs: str
 ) -> str:
-    """Return a card with these parts."""
+    """Return the text of a model card, README.md."""
     count, config = sum(parameter.numel() for parameter in model.parameters()), model.config
     lines = "\n".join(f"- {line}" for line in (*encodings, _describe_tokenizer(folder)))
     code = "\n".join(loading)

@@ -152,7 +152,7 @@ def check_kwargs(kwargs: dict[str, Any]) -> None:
 
 
 def embed_tokens(embedding: nn.Embedding, ids: Tensor) -> Tensor:
-    """(batch, n) -> (batch, n, width), with an error that names the ids and their limit, as torch's does not."""
+    """(batch, n) -> (batch, n, width); the error names the ids and their limit, which torch's does not."""
     try:
         return embedding(ids)
     except IndexError:

@@ -65,7 +65,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
     def _prepare_cache_for_generation(  # type: ignore[override]
         self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *_: Any
     ) -> None:
-        """generate() starts from an empty LrpeCache with room for all it may generate, unless it is given one."""
+        """Give generate() an empty LrpeCache with room for all it may generate, unless the caller passed one."""
         require(
             generation_config.cache_implementation is None,
             "cache_implementation must be None: the cache of this model is an LrpeCache; got "

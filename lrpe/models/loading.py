@@ -1,4 +1,4 @@
-"""What from_pretrained adds to transformers: damaged files are named, and configuration changes take effect."""
+"""Helpers of from_pretrained: name damaged files, keep float64, check for missing weights, apply changed fields."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ def _find_damaged_file(where: Any) -> Path | str:
 
 
 class KeepsPrecision:
-    """A mixin for models of transformers with encodings of ours: float64 angles are loaded in float64."""
+    """A mixin for transformers models with our encodings, which loads float64 angles in float64."""
 
     @staticmethod
     def _load_pretrained_model(

@@ -1,4 +1,4 @@
-"""The code that an exported model can carry: our modules as flat files that import only one another."""
+"""Copy our code into an exported model, as flat files that import only one another."""
 
 import ast
 import importlib.util
@@ -31,7 +31,7 @@ def add_code(folder: Path, kind: type, auto_classes: Iterable[str]) -> None:
 
 
 def _flatten(modules: Iterable[str], folder: Path) -> list[Path]:
-    """Write these modules of ours and all that they import: lrpe.encodings.basis becomes lrpe_encodings_basis.py."""
+    """Write these modules and all of lrpe that they import: lrpe.encodings.basis becomes lrpe_encodings_basis.py."""
     entries = list(modules)
     sources = closure(entries)
     written = []
@@ -51,7 +51,7 @@ def _name_all(modules: Iterable[str]) -> str:
 
 
 def closure(modules: Iterable[str]) -> dict[str, str]:
-    """Return {module: source} of these modules and of every module of ours that they import."""
+    """Return {module: source} of these modules and of every module of lrpe that they import."""
     found: dict[str, str] = {}
     waiting = list(modules)
     while waiting:
@@ -63,11 +63,13 @@ def closure(modules: Iterable[str]) -> dict[str, str]:
 
 
 def imported(module: str, source: str) -> list[str]:
-    """Return the modules of ours that a source imports from, by ``from lrpe.module import name``."""
+    """Return the modules of lrpe that a source imports by ``from lrpe.module import name``."""
     names = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import) and any(alias.name.partition(".")[0] == "lrpe" for alias in node.names):
-            raise LrpeError(f"{module} imports a package of ours whole, which a flat file cannot.")
+            raise LrpeError(
+                f"{module} must import names, as in `from lrpe.module import name`, to be written as a flat file."
+            )
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "lrpe":
             names.append(node.module or "")
     return names

@@ -82,7 +82,7 @@ def verify(
 
 def _known_dim(dim: int | None, what: str, who: str) -> int:
     if dim is None:
-        raise LrpeError(f"{what} needs dim=, the size of the vectors that {who} takes.")
+        raise LrpeError(f"dim must be given for {what}; got dim=None. Pass the size of the vectors that {who} takes.")
     return dim
 
 

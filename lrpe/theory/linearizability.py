@@ -79,9 +79,9 @@ def linearizability(W: Callable[[int], Any], causal: bool = False) -> Linearizab
     """Measure over growing ranges whether W(t-s), a matrix or a number for each offset, is linearizable.
 
     W is evaluated at every offset up to 255, 511 or 1023, and further out at every 8th, 64th, 512th and 4096th, up to
-    the end of a table or of floating point if that comes first. A rank is counted where it exceeds rounding in
-    W's dtype, and has to stay what it is while the range doubles. No finite range proves that it always will; and a
-    rank above 512 may be taken for growth.
+    the end of a table or of floating point if that comes first. A rank counts singular values above the rounding of
+    W's dtype, and must not change while the range doubles. No finite range proves that it never will, and a rank above
+    512 may be taken for growth.
 
     Args:
         W: a function from an offset, an integer, to a matrix or a number.
@@ -116,7 +116,7 @@ def _judge_bounded(numbers: Numbers, found: Study, causal: bool) -> Linearizabil
     """Judge one factor if the block matrix is positive semidefinite and singular, hence so for any n; else two."""
     windows = _shown_windows(numbers, found)
     last = windows[-1]
-    if not _serves_both(last, numbers):
+    if not _is_gram(last, numbers):
         height = max(found.top.rank, last.rank)
         reason = f"W(t-s) = A_sᴴ B_t, with different factors of height {height} for query and key."
         return _report(numbers, found, causal, windows, "two factors", reason)
@@ -149,7 +149,7 @@ def _judge_causal(numbers: Numbers, found: Study) -> Linearizability:
             return _judge_bounded(mirrored, both, True)
     reason = (
         f"for t ≥ s, W(t-s) = A_sᴴ B_t with factors of height {found.top.rank}, as a decay is (r^-s) (r^t); a causal "
-        "sum can have it, one over all s and t cannot."
+        "sum can use it, a sum over all s and t cannot."
     )
     return _report(numbers, found, True, (), "two factors", reason)
 
@@ -181,7 +181,7 @@ def _growing_reason(numbers: Numbers, found: Study, causal: bool) -> str:
     if one_sided.answer != "bounded" or one_sided.top.rank != few.rank:
         return reason
     return (
-        f"{reason} For t ≥ s alone it is {few.rank}, so causal attention can have it, as it can have a decay: "
+        f"{reason} For t ≥ s alone it is {few.rank}, so causal attention can use it, as it can a decay: "
         "linearizability(W, causal=True)."
     )
 
@@ -225,7 +225,7 @@ def _tolerance(numbers: Numbers, n: int) -> float:
     return max(4 * float(numbers.rounding.at(torch.tensor(float(n)))), 1e-9)
 
 
-def _serves_both(window: Window, numbers: Numbers) -> bool:
+def _is_gram(window: Window, numbers: Numbers) -> bool:
     """Return whether B is Hermitian, positive semidefinite and singular, so that B = Mᴴ M for every n."""
     hermitian = window.asymmetry < _tolerance(numbers, window.n)
     positive = window.least_eigenvalue > -max(window.rounding, 1e-9)

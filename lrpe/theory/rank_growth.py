@@ -93,8 +93,8 @@ class _Spectrum:
 class Growth:
     """Spectra over n/4, n/2 and n positions that are ``stride`` apart.
 
-    A rank that settles may be one of rounded angles. A rank that grows has to do so above the rounding of values alone:
-    what rounded angles could add increases with s, and would hide the growth of a bias such as -|s|.
+    To settle, a rank is counted above the rounding of values and angles; to grow, above that of values alone: the
+    bound for angles increases with s, and would hide the growth of a bias such as -|s|.
     """
 
     stride: int
@@ -102,18 +102,18 @@ class Growth:
 
     @property
     def rank(self) -> int:
-        """The rank over all n positions, above the rounding of values and angles."""
+        """Return the rank over all n positions, above the rounding of values and angles."""
         return self.spectra[-1].rank(self.spectra[-1].noise_of_angles)
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks by which this growth is judged."""
+        """Return the ranks by which this growth is judged."""
         settled = self.settled is not None
         return tuple(x.rank(x.noise_of_angles if settled else x.noise) for x in self.spectra)
 
     @property
     def settled(self) -> int | None:
-        """The rank if the last doubling added hardly anything and a gap in the singular values ends it, else None.
+        """Return the rank if the last doubling added almost nothing and a gap in the singular values ends it, or None.
 
         A few of many exponentials can lie so close together that half the positions do not tell them apart.
         """
@@ -126,7 +126,7 @@ class Growth:
 
     @property
     def grows(self) -> bool:
-        """Whether the last doubling added more to the rank than the one before it did."""
+        """Return whether the last doubling added more to the rank than the one before it did."""
         first, second, third = (x.rank(x.noise) for x in self.spectra)
         return third - second >= 1.3 * (second - first) > 0 and third >= 1.2 * second
 
@@ -140,12 +140,12 @@ class Study:
 
     @property
     def top(self) -> Growth:
-        """The growth with the highest rank: neighbours alone do not separate slow exponentials."""
+        """Return the growth with the highest rank: neighbours alone do not separate slow exponentials."""
         return max((self.near, *self.far), key=lambda growth: (growth.rank, growth.settled is not None))
 
     @property
     def answer(self) -> Literal["bounded", "grows", "unclear"]:
-        """Whether the rank is bounded: the highest has settled. It is unclear if only a lower one has."""
+        """Return "bounded" if the highest rank has settled, "unclear" if only a lower one has, or "grows"."""
         near, far = self.near, self.far
         if self.top.settled is not None:
             return "bounded"
@@ -161,7 +161,7 @@ class Study:
 
 
 def study(numbers: Numbers, causal: bool) -> Study:
-    """Measure as many positions as the rank needs, first neighbours and then at larger strides."""
+    """Measure as many positions as the rank needs: neighbours first, then larger strides."""
     near = measure_growth(numbers, 1, 256, causal)
     if near is None:
         raise LrpeError(f"W(s) must be defined and finite for |s| < {_LEAST} at least; this W is not.")
@@ -169,7 +169,7 @@ def study(numbers: Numbers, causal: bool) -> Study:
         near = measure_growth(numbers, 1, 512, causal) or near
     if near.settled is None and near.rank < near.spectra[-1].n:
         near = measure_growth(numbers, 1, 1024, causal) or near
-    if near.rank == near.spectra[-1].n:  # full, and one look further out tells whether it is of a long period
+    if near.rank == near.spectra[-1].n:  # full: one larger stride shows whether w has a long period
         return Study(near, _further(numbers, _STRIDES[:1], 512, causal))
     few = near.settled is not None and near.settled <= _FEW
     far = _further(numbers, _STRIDES, 128 if few else 512, causal)

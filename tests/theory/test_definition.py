@@ -139,7 +139,7 @@ def test_the_report_is_json_and_prints_every_law():
         ({}, "one of"),
         ({"subject": lambda s: 1.0, "relative": lambda s: 1.0}, "one of"),
         ({"subject": 3}, "got int"),
-        ({"map": lambda x, s: x}, "needs dim="),
+        ({"map": lambda x, s: x}, r"dim must be given for verify\(map=f\)"),
         ({"relative": lambda s: torch.ones(2, 3)}, "2 × 3"),
     ],
 )

@@ -174,7 +174,7 @@ def test_causal_asks_for_no_negative_offset():
     ("W", "causal", "words"),
     [
         (NONE["0.9^|s|"], False, ["the rank grows", "512 of 512", "For t ≥ s alone it is 1", "causal=True"]),
-        (NONE["0.9^|s|"], True, ["for t ≥ s", "height 1", "one over all s and t cannot"]),
+        (NONE["0.9^|s|"], True, ["for t ≥ s", "height 1", "a sum over all s and t cannot"]),
         (NONE["a window of 10"], True, ["a state of height 10", "window"]),
         (NONE["a window of 10"], False, ["the rank grows"]),
         (CANNOT_TELL["a table of period 700"], False, ["neither settle", "nor grow"]),
