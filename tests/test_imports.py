@@ -16,8 +16,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
     "lrpe.encodings": (
-        *("registry", "adjoint", "basis", "householder", "matrix_basis", "angles", "alignment", "position_matrix"),
-        *("unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute", "config", "family"),
+        *("registry", "adjoint", "basis", "householder", "matrix_basis", "angles", "phase", "alignment"),
+        *("position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute"),
+        *("config", "family"),
     ),
     "lrpe.theory": (
         *("rank_growth", "linearizability", "probes", "laws", "definition", "canonical", "instances", "derive"),

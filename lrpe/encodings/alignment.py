@@ -88,20 +88,30 @@ def positions_for(x: Tensor, positions: Tensor | None, axes: int) -> Tensor:
 def per_head(transform: Callable[[Tensor, Table], Tensor], x: Tensor, table: Table, heads: int | None) -> Tensor:
     """Return ``transform(x, table)`` with the table aligned with x's batch and head axes; x is (..., n, d).
 
-    The batch axis of positions is x's first axis. With ``heads`` given, x's axis -3 has that many heads, or a multiple
-    of it for grouped queries, where query head h uses key head h // group.
+    The batch axis of positions is x's first axis. With ``heads`` given, or a table that has heads because its tokens
+    make steps per head, x's axis -3 has that many heads, or a multiple of it for grouped queries, where query head h
+    uses key head h // group.
     """
+    heads = heads or _heads_of(table)
     if heads is None:
         return transform(x, _map_table(lambda t: align(t, x, "batch"), table))
     if x.ndim < 3 or x.shape[-3] % heads != 0:
         raise LrpeError(
-            f"This encoding has {heads} heads, so x must be (..., heads, n, d) with a multiple of {heads} heads; "
-            f"got {tuple(x.shape)}." + _swapped_axes_hint(x, -2, heads)
+            f"This encoding or its table has {heads} heads, so x must be (..., heads, n, d) with a multiple of {heads} "
+            f"heads; got {tuple(x.shape)}." + _swapped_axes_hint(x, -2, heads)
         )
     if x.shape[-3] == heads:
         return transform(x, _map_table(lambda t: align(t, x, "heads"), table))
     grouped = x.unflatten(-3, (heads, -1))  # (..., heads, group, n, d)
     return transform(grouped, _map_table(lambda t: align(t, x, "heads").unsqueeze(-3), table)).flatten(-4, -3)
+
+
+def _heads_of(table: Table) -> int | None:
+    """Return the size of the table's head axis, or None if all heads share the table."""
+    for t in tensors_of(table):
+        if t.shape[1] != 1:
+            return t.shape[1]
+    return None
 
 
 def align(t: Tensor, x: Tensor, lone_axis: str) -> Tensor:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lrpe.errors import require
+from lrpe.arguments import check_real
+from lrpe.errors import LrpeError, require
 from lrpe.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 
 
@@ -170,6 +171,33 @@ class Angles(Precise):
         """Return s·α in float64; (batch, n) -> (batch, 1 or heads, n, count)."""
         alpha = self.scaled()
         return positions.to(alpha.device).unsqueeze(1).unsqueeze(-1) * alpha
+
+    def at_phases(self, phases: Tensor) -> Tensor:
+        """Return p·α in float64 for real phases p, the sums of token-dependent steps, which replace positions.
+
+        Args:
+            phases: (batch or 1, heads or 1, n), shared by all angles, or (batch or 1, heads or 1, n, count), in any
+                floating dtype. Sum them in float64.
+
+        Returns:
+            The angles, (batch or 1, heads or 1, n, count), with gradients for the phases and for a learned α.
+        """
+        p, alpha = self.factors(phases)
+        return p * alpha
+
+    def factors(self, phases: Tensor) -> tuple[Tensor, Tensor]:
+        """Return p and α in float64 that broadcast: (batch, heads, n, 1 or count) and (1 or heads, 1, count)."""
+        check_real("phases", phases)
+        shape = tuple(phases.shape)
+        if len(shape) not in (3, 4) or shape[3:] not in ((), (self.count,)):
+            raise LrpeError(
+                "phases must have shape (batch or 1, heads or 1, n), or (batch or 1, heads or 1, n, count) with one "
+                f"phase per angle, here count={self.count}; got {shape}."
+            )
+        if self.heads not in (None, 1) and shape[1] not in (1, self.heads):
+            raise LrpeError(f"phases must have 1 head or α's {self.heads} heads in their second axis; got {shape}.")
+        p, alpha = in_float64(phases), self.scaled()
+        return (p if p.ndim == 4 else p.unsqueeze(-1)).to(alpha.device), alpha
 
     def extra_repr(self) -> str:
         shown = "" if self.scaling is None else f", scaling={self.scaling}"

@@ -23,6 +23,7 @@ class PositionalEncoding(Precise):
         one_for_both: whether queries and keys are encoded alike.
         decay: the factor per head and step by which scores decay, or None.
         score_scale: the factor of every score.
+        angle_count: the number of its angles, each of which a token-dependent step may turn; None if it has none.
     """
 
     head_dim: int
@@ -34,10 +35,27 @@ class PositionalEncoding(Precise):
     one_for_both: bool = False
     decay: Tensor | None
     score_scale: float
+    angle_count: int | None = None
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
         """Return what does not depend on the features; compute it once for queries and keys."""
+
+    def phase_table(self, phases: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
+        """Return ``table`` at real phases p_t = Σ_{τ≤t} u_τ, so that token τ makes a step u_τ instead of 1.
+
+        Args:
+            phases: sums of the steps in float64, (batch or 1, heads or 1, n), or (batch or 1, heads or 1, n,
+                angle_count) with one phase per angle. Their heads are those of the keys.
+            dtype: the dtype of the features.
+
+        Raises:
+            LrpeError: the encoding has no angles, so it is defined for integer positions only.
+        """
+        raise LrpeError(
+            "Token-dependent steps need an encoding M_p = Λ^(p) P at real phases p, which only an Encoding with angles "
+            f"has; got {type(self).__name__}. Use lrpe.encoding('type1', ...) or lrpe.encoding('type2', ...)."
+        )
 
     def tables(self, positions: Tensor, key_positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
         """Return a table for queries and one for keys at other positions, as in cross-attention."""
@@ -95,7 +113,7 @@ class Encoding(PositionalEncoding):
         self.basis, self.matrix = basis, matrix
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
         self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim
-        self.acts, self.score_scale = acts, matrix.score_scale
+        self.acts, self.score_scale, self.angle_count = acts, matrix.score_scale, matrix.angle_count
         self.register_buffer("decay", None)
         if decay is not None:
             keep_exact(self, "decay", decay)
@@ -105,6 +123,12 @@ class Encoding(PositionalEncoding):
             return EncodingTable(
                 self.basis.table(compute_dtype(dtype)),
                 self.matrix.checked_table(batched(positions, self.axes), compute_dtype(dtype)),
+            )
+
+    def phase_table(self, phases: Tensor, dtype: torch.dtype = torch.float32) -> EncodingTable:
+        with without_autocast(phases):
+            return EncodingTable(
+                self.basis.table(compute_dtype(dtype)), self.matrix.phase_table(phases, compute_dtype(dtype))
             )
 
     def forward(
@@ -121,7 +145,7 @@ class Encoding(PositionalEncoding):
                 heads, d), as in flash-attn, needs ``layout="bnhd"``: without positions nothing tells its rows from
                 its heads.
             positions: integers of shape (n,), or (batch, n) for the first axis of x; 0, 1, ... if not given.
-            table: the result of ``table(positions)``, instead of positions.
+            table: the result of ``table(positions)`` or ``phase_table(phases)``, instead of positions.
             layout: "bhnd", or "bnhd" if the heads of x come after its rows; the result has the layout of x.
         """
         check_features(x, self.head_dim)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from lrpe.autograd import Differentiable, differentiating_forward, one_at_a_time
 from lrpe.encodings.angles import Angles, geometric
+from lrpe.encodings.phase import cos_sin
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.errors import require
 from lrpe.precision import LACK_FLOAT64
@@ -30,7 +31,7 @@ class Orthogonal(PositionMatrix):
             2 * self.pairs + alternating <= dim,
             f"2·pairs + alternating must be at most dim; got pairs={self.pairs}, alternating={alternating}, dim={dim}.",
         )
-        self.angles = angles
+        self.angles, self.angle_count = angles, angles.count
         self.has_adjoint = self.has_adjoint and 2 * self.pairs == dim
 
     @property
@@ -44,6 +45,11 @@ class Orthogonal(PositionMatrix):
             return (turn,)
         sign = (1 - 2 * (positions % 2)).to(dtype)[:, None, :, None]  # (-1)^s by parity, exact for any s
         return turn, sign
+
+    def phase_table(self, phases: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        if self.alternating:  # (-1)^p has no real value at a real p
+            return super().phase_table(phases, dtype)
+        return (cos_sin(self.angles, phases, dtype, axis=-1).flatten(-2),)
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
         turn, *signs = table

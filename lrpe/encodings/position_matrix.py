@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lrpe.encodings.adjoint import HasAdjoint
 from lrpe.encodings.alignment import Table, check_axes, per_head, positions_for
-from lrpe.errors import require
+from lrpe.errors import LrpeError, require
 from lrpe.precision import Precise, compute_dtype, without_autocast
 
 
@@ -19,6 +19,7 @@ class PositionMatrix(HasAdjoint, Precise):
 
     is_complex: bool = False
     axes: int = 1  # integers in a position: 1 in a sequence, more on a grid
+    angle_count: int | None = None  # the number of angles, if Λ has angles
 
     def __init__(self, dim: int, heads: int | None = None):
         super().__init__()
@@ -45,6 +46,22 @@ class PositionMatrix(HasAdjoint, Precise):
     def checked_table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         """Return ``table(positions, dtype)``; raise LrpeError if one of its tensors lacks an axis."""
         return check_axes(self.table(positions, dtype), positions, self.heads, type(self).__name__)
+
+    def phase_table(self, phases: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        """Return ``table`` at real phases, the running sums of token-dependent steps, instead of positions.
+
+        Args:
+            phases: (batch or 1, heads or 1, n), or (batch or 1, heads or 1, n, angle_count) with one phase per angle.
+            dtype: the dtype of the table, float32 or float64.
+
+        Raises:
+            LrpeError: Λ is defined for integers only.
+        """
+        raise LrpeError(
+            "Token-dependent steps need Λ^(p) at real phases p, but Λ^(s) of a permutation, of a grid or of an "
+            f"alternating part is defined for integers s only; got {self}. "
+            "Use Unitary, or Orthogonal with alternating=0."
+        )
 
     @abstractmethod
     def transform(self, y: Tensor, table: Table) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from lrpe.autograd import Differentiable
 from lrpe.encodings.angles import Angles, geometric
+from lrpe.encodings.phase import cos_sin
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.errors import require
 
@@ -22,7 +23,7 @@ class Unitary(PositionMatrix):
         angles = angles or Angles(geometric(dim, dim), dim=dim)
         require(angles.count == dim, f"angles must have one α per dimension, dim={dim}; got {angles.count}.")
         super().__init__(dim, angles.heads)
-        self.angles = angles
+        self.angles, self.angle_count = angles, angles.count
 
     @property
     def score_scale(self) -> float:
@@ -31,6 +32,9 @@ class Unitary(PositionMatrix):
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         angle = self.angles(positions)
         return (torch.cat([angle.cos(), angle.sin()], -1).to(positions.device, dtype),)  # (..., n, 2d)
+
+    def phase_table(self, phases: Tensor, dtype: torch.dtype = torch.float32) -> Table:
+        return (cos_sin(self.angles, phases, dtype, axis=-2).flatten(-2),)
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
         (cos_sin,) = table
