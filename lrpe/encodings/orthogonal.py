@@ -121,7 +121,9 @@ def _rotate_back(y: Tensor, turn: Tensor) -> Tensor:
     """Return (y_0 + i y_1) e^{-isα}: ``_rotate`` by the conjugate of ``turn``."""
     if torch.is_grad_enabled() or not one_at_a_time(y, turn):  # a reading as complex would cut off the gradient
         return _rotate(y, _conjugate(turn))
-    return _as_real(_read_as_complex(y) * _read_as_complex(turn).conj())
+    # conj() would be lazy, and the product would copy it first; a copy of y's size can hold the product
+    z, conjugate = _read_as_complex(y), _read_as_complex(turn).conj_physical()
+    return _as_real(conjugate.mul_(z) if conjugate.shape == z.shape else conjugate * z)
 
 
 def _conjugate(pairs: Tensor) -> Tensor:
