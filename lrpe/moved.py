@@ -35,7 +35,9 @@ MODULES = {
     },
     **dict.fromkeys(("lrpe.models.feed_forward", "lrpe.models.norm"), "lrpe.models.block"),
     "lrpe.models.embedding": "lrpe.models.inputs",
+    "lrpe.models.loading": "lrpe.models.weights",
     "lrpe.adapt.encoded": "lrpe.adapt.rotary",
+    "lrpe.adapt.record": "lrpe.adapt.saving",
     "lrpe.adapt.stand_in": "lrpe.adapt.attention",
 }
 

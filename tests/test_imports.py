@@ -40,12 +40,10 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("layer", "linear_attention", "softmax_attention", "functional"),
     ),
     "lrpe.models": (
-        *("_needs", "schema", "configuration", "architectures", "block", "cache", "inputs", "loading", "trunk"),
+        *("_needs", "schema", "configuration", "architectures", "block", "cache", "inputs", "weights", "trunk"),
         *("language_models", "classification", "saved", "remote_code", "export"),
     ),
-    "lrpe.adapt": (
-        *("_needs", "derived", "projections", "rotary", "attention", "record", "saving", "replace", "export"),
-    ),
+    "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),
     "lrpe.lab": (
         *("stamp", "aligned", "names", "orphans", "options"),
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),

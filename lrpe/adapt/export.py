@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lrpe.adapt.record import Replacement
-from lrpe.adapt.saving import MODEL_TYPE, from_pretrained
+from lrpe.adapt.saving import MODEL_TYPE, Replacement, from_pretrained
 from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import require
 from lrpe.models.export import describe_encoding, page, write_model

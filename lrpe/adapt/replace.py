@@ -6,9 +6,8 @@ from typing import Any, TypeVar
 from transformers import PreTrainedModel
 
 from lrpe.adapt.attention import StandIn
-from lrpe.adapt.record import Replacement
 from lrpe.adapt.rotary import Encoded
-from lrpe.adapt.saving import remember
+from lrpe.adapt.saving import Replacement, remember
 from lrpe.encodings.config import EncodingConfig
 from lrpe.errors import require
 

@@ -17,7 +17,7 @@ from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.inputs import PatchEmbedding, TokenPositions, check_kwargs, embed_tokens, of_new_tokens, packed_by
-from lrpe.models.loading import KeepsPrecision, check_found, follow, naming_damage, stored_config
+from lrpe.models.weights import KeepsPrecision, check_found, follow, naming_damage, stored_config
 
 
 class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):

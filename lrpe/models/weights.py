@@ -1,4 +1,4 @@
-"""Helpers of from_pretrained: name damaged files, keep float64, check for missing weights, apply changed fields."""
+"""Read saved weights: name damaged files, keep float64, check for missing weights, apply changed fields."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
