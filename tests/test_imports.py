@@ -49,10 +49,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (
-        *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "table", "tables", "planning"),
-        *("build", "run", "baselines", "cost", "dry_run", "pool", "cells", "summary", "listing"),
+        *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "tables", "planning"),
+        *("build", "run", "baselines", "cost", "pool", "cells", "runs_on_disk"),
     ),
-    "lrpe.lab.experiments.columns": ("language", "wikibook", "glue", "imagenet", "arena", "named"),
     "lrpe.lab.cli": (
         *("verb", "words", "table", "demo", "train", "evaluate", "generate", "runs", "report", "verify", "data"),
         *("explore", "export", "bench", "verbs", "parser", "command_line"),
@@ -62,10 +61,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("decoding_step", "block", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
-        *("palette", "html", "picture", "page", "table", "formats", "notes", "curves", "learned_angles"),
-        *("benchmark", "training", "results", "runs", "speed", "explorer"),
+        *("palette", "picture", "page", "table", "notes", "benchmark", "training", "results", "runs", "explorer"),
     ),
-    "lrpe.lab.report.explorer": ("dense", "page_data", "learned", "page"),
+    "lrpe.lab.report.explorer": ("dense", "page", "learned"),
     "lrpe.lab.data": (
         *("dataset", "batches", "cache", "reading", "jobs", "standard_library"),
         *("images", "text", "glue", "arena", "catalog", "show"),

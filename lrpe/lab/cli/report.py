@@ -24,7 +24,7 @@ class Report:
     out: Path = Path("runs/report")
 
     def run(self) -> int:
-        from lrpe.lab.experiments.listing import find_runs
+        from lrpe.lab.experiments.runs_on_disk import find_runs
         from lrpe.lab.report.runs import report_runs
 
         require(

@@ -26,7 +26,7 @@ class Runs:
     json: bool = False
 
     def run(self) -> int:
-        from lrpe.lab.experiments.listing import list_runs
+        from lrpe.lab.experiments.runs_on_disk import list_runs
 
         require(self.runs.is_dir(), f"--runs must be a folder; got --runs {str(self.runs)!r}.")
         found = list_runs(self.runs)

@@ -102,7 +102,7 @@ class MakeTable:
         return 1 if failures else 0
 
     def show_plan(self, name: str) -> int:
-        from lrpe.lab.experiments.dry_run import describe_plan
+        from lrpe.lab.experiments.cost import describe_plan
 
         print(describe_plan(self.plan(name).experiments, self.find_speed()))
         return 0
@@ -148,7 +148,7 @@ def _make_speed(rows: Sequence[str], scale: str, out: Path, dry_run: bool, comma
     """Time the training steps of the rows in a separate process, then print and write the table."""
     from lrpe.lab.benchmarks.process import measure_apart
     from lrpe.lab.benchmarks.train import describe_plan, find_rows
-    from lrpe.lab.report.speed import report_speed
+    from lrpe.lab.report.benchmark import report_speed
 
     require(
         scale in _QUICK, f"--scale of lrpe table speed must be small, or smoke for a tiny model; got --scale {scale}."

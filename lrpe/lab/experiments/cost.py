@@ -1,14 +1,17 @@
-"""Estimate the cost of an experiment before it runs: parameters, tokens, operations, and time at a given speed."""
+"""Estimate the cost of experiments before they run, and describe what a table would train."""
 
+import inspect
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from lrpe.lab.aligned import in_columns
 from lrpe.lab.data.text.vocabularies import bpe_size
 from lrpe.lab.experiments.build import build_config, model_class
-from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.columns import find_column, stdlib
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.training.processes import local_device
@@ -122,3 +125,52 @@ def describe_time(seconds: float) -> str:
         if seconds >= least:
             return f"{seconds / size:,.2g} {unit}" if seconds / size < 10 else f"{seconds / size:,.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
+    """Return a table of the runs, their time at this speed, and the notes of their columns."""
+    distinct = _with_starts(cells)
+    header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
+    costs = {name: estimate(cell) for name, cell in distinct.items()}
+    lines = [_describe(cell, costs[name], speed) for name, cell in distinct.items()]
+    total = describe_time(sum(cost.seconds(speed.tflops) for cost in costs.values()))
+    table = in_columns([*header, "time"], lines, left=2)
+    times = f"Times are at {speed.tflops:.3g} TFLOP/s, {speed.source}."
+    notes = "\n\n".join(departures(distinct.values()))
+    runs = f"{len(distinct)} run{'' if len(distinct) == 1 else 's'}"
+    return f"{table}\n\n{runs}, {total} in all. {times}\n\n{notes}\n"
+
+
+def _with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
+    """Return each experiment once by name, preceded by the one whose weights it starts from."""
+    distinct: dict[str, Experiment] = {}
+    for cell in cells:
+        for each in filter(None, (cell.start, cell)):
+            distinct.setdefault(each.name, each)
+    return distinct
+
+
+def _describe(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
+    plan, base = cell.training.optimization, cell.architecture | cell.model
+    return [
+        cell.name,
+        cell.data.name,
+        f"{base['num_hidden_layers']} × {base['hidden_size']}",
+        str(cell.data.options.get("length") or base.get("max_position_embeddings", "")),
+        f"{plan.epochs:g} epochs" if plan.epochs else f"{plan.updates:,}",
+        str(plan.batch),
+        f"{plan.rate:g}",
+        f"{cost.parameters / 1e6:.2f} M",
+        f"{cost.tokens:.2g}",
+        f"{cost.flops:.2g}",
+        describe_time(cost.seconds(speed.tflops)),
+    ]
+
+
+def departures(cells) -> list[str]:
+    """Return the notes of each column and each scale, once."""
+    notes = {}
+    for cell in cells:
+        notes[cell.column] = inspect.getdoc(find_column(cell.column))
+        notes[f"scale {cell.scale}"] = inspect.getdoc(find_scale(cell.scale))
+    return [f"{name}: {text}" for name, text in notes.items()]

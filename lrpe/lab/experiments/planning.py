@@ -11,13 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 from lrpe.errors import require
-from lrpe.lab.experiments.columns.named import COLUMNS, find_column
+from lrpe.lab.experiments.columns import COLUMNS, find_column
 from lrpe.lab.experiments.config_file import apply_changes
 from lrpe.lab.experiments.experiment import Data, Experiment
 from lrpe.lab.experiments.known import check_method, check_row, check_setting
 from lrpe.lab.experiments.scale import find_scale
-from lrpe.lab.experiments.table import Figure, Table
-from lrpe.lab.experiments.tables import find_table
+from lrpe.lab.experiments.tables import Figure, Table, find_table
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})  # an immutable default
 _LIBRARY = "stdlib"  # the column of Python's standard library

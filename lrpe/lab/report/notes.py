@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from lrpe.lab.data.catalog import CATALOG
 from lrpe.lab.experiments.baselines import COUNTED
-from lrpe.lab.experiments.columns.named import intended_data
+from lrpe.lab.experiments.columns import intended_data
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import SETTINGS
 from lrpe.lab.experiments.planning import Plan

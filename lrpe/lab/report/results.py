@@ -7,18 +7,15 @@ import yaml
 
 from lrpe.atomic import write_atomically
 from lrpe.lab.experiments.baselines import counted_perplexity
-from lrpe.lab.experiments.columns.named import intended_data
+from lrpe.lab.experiments.columns import intended_data
 from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.planning import Plan
-from lrpe.lab.experiments.summary import Scores, averages, deviations, means, read_scores
-from lrpe.lab.experiments.table import Figure
-from lrpe.lab.experiments.tables import title_of
-from lrpe.lab.report.formats import as_html, as_text, write_formats
-from lrpe.lab.report.html import bullets, facts, folded, preformatted, section
+from lrpe.lab.experiments.runs_on_disk import Scores, averages, deviations, means, read_scores
+from lrpe.lab.experiments.tables import Figure, title_of
 from lrpe.lab.report.notes import data_used, notes_of
-from lrpe.lab.report.page import beside, provenance, write_page
-from lrpe.lab.report.table import Column, as_data
+from lrpe.lab.report.page import beside, bullets, facts, folded, preformatted, provenance, section, write_page
+from lrpe.lab.report.table import Column, as_data, as_html, as_text, write_formats
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
 from lrpe.serialization import to_json

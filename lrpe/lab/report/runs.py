@@ -9,18 +9,26 @@ from typing import Any, Literal, TypeVar
 from lrpe.errors import LrpeError, require
 from lrpe.lab.experiments.config_file import read_experiment, to_dict
 from lrpe.lab.experiments.experiment import Experiment
-from lrpe.lab.experiments.listing import curve, seconds_per_update
 from lrpe.lab.experiments.run import Results, read_results
-from lrpe.lab.experiments.summary import deviations, means
+from lrpe.lab.experiments.runs_on_disk import curve, deviations, means, seconds_per_update
 from lrpe.lab.experiments.tables import title_of
-from lrpe.lab.report.curves import curves_spec
-from lrpe.lab.report.formats import as_html
-from lrpe.lab.report.html import bullets, folded, heading, paragraph, preformatted, section
-from lrpe.lab.report.learned_angles import angles_picture
 from lrpe.lab.report.notes import data_used, label
-from lrpe.lab.report.page import beside, picture, pictures, provenance, write_page
+from lrpe.lab.report.page import (
+    beside,
+    bullets,
+    folded,
+    heading,
+    paragraph,
+    picture,
+    pictures,
+    preformatted,
+    provenance,
+    section,
+    write_page,
+)
 from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import Column
+from lrpe.lab.report.table import Column, as_html
+from lrpe.lab.report.training import angles_picture, curves_spec
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.run_files import RunInfo, read_metrics, read_run_info
 from lrpe.serialization import read_text

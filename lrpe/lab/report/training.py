@@ -1,20 +1,131 @@
-"""The training of a table's cells: validation curves, seconds per update, learned angles."""
+"""How runs were trained: validation curves, learned angles, and seconds per update."""
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from lrpe.lab.experiments.experiment import Experiment
-from lrpe.lab.experiments.listing import curve, seconds_per_update
 from lrpe.lab.experiments.planning import Plan
-from lrpe.lab.experiments.summary import means
+from lrpe.lab.experiments.runs_on_disk import curve, means, seconds_per_update
 from lrpe.lab.experiments.tables import title_of
-from lrpe.lab.report.curves import curves_spec
-from lrpe.lab.report.formats import as_html
-from lrpe.lab.report.html import heading, paragraph
-from lrpe.lab.report.learned_angles import angles_picture
-from lrpe.lab.report.page import picture, pictures
-from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import Column
+from lrpe.lab.report.page import heading, paragraph, picture, pictures
+from lrpe.lab.report.palette import look, ramp
+from lrpe.lab.report.picture import SOFT, Spec, file_name, powers_of_ten
+from lrpe.lab.report.table import Column, as_html
+from lrpe.models.block import Block
+from lrpe.models.saved import load_model
+
+Points = list[tuple[int, float]]  # (update, figure)
+_FORMATS = {"accuracy": "~%", "perplexity": "~s"}  # d3 formats of the axis labels
+
+
+def curves_spec(curves: dict[str, list[Points]], titles: dict[str, str], figure: str, log: bool = False) -> Spec:
+    """Draw the curves of each row's seeds; ``titles`` names the rows, ``figure`` the y axis."""
+    values = [value for row, seeds in curves.items() for value in band(titles[row], seeds)]
+    names, looks = [titles[row] for row in curves], [look(row.partition("+")[0]) for row in curves]
+    colour: Spec = {"field": "method", "type": "nominal", "title": None, "legend": {"symbolOpacity": 1}}
+    shape = colour | {"scale": {"domain": names, "range": [each.shape for each in looks]}}
+    colour |= {"scale": {"domain": names, "range": [each.colour for each in looks]}}
+    y = {"field": "mean", "type": "quantitative", "title": f"validation {figure}"}
+    y |= {"axis": {"format": _FORMATS.get(figure, "~g"), "tickCount": 6}}
+    y |= {"scale": {"zero": False, "nice": False, "padding": 8, "type": "log" if log else "linear"}}
+    layers: list[Spec] = [
+        {"mark": {"type": "line"}, "encoding": {"y": y}},
+        {"mark": {"type": "point", "filled": True, "size": 45, "opacity": 1}, "encoding": {"y": y, "shape": shape}},
+    ]
+    if any(len(seeds) > 1 for seeds in curves.values()):
+        edges = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
+        layers.insert(0, {"mark": {"type": "area", "opacity": 0.15}, "encoding": edges})
+    encoding = {"x": _updates(values), "color": colour}
+    return {"width": 600, "height": 320, "data": {"values": values}, "encoding": encoding, "layer": layers}
+
+
+def _updates(values: list[dict[str, Any]]) -> Spec:
+    updates = [value["update"] for value in values]
+    axis = {"values": _whole_ticks(min(updates), max(updates)), "format": "~s", "grid": False}
+    scale = {"zero": False, "nice": False}
+    return {"field": "update", "type": "quantitative", "title": "updates", "axis": axis, "scale": scale}
+
+
+def _whole_ticks(least: int, most: int) -> list[int]:
+    """Return at most eight integer ticks in a range, at a step of 1, 2 or 5 times a power of ten.
+
+    >>> _whole_ticks(1, 3), _whole_ticks(66, 400)
+    ([1, 2, 3], [100, 150, 200, 250, 300, 350, 400])
+    """
+    steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    step = next(step for step in steps if (most - least) // step < 8)
+    return list(range(-(-least // step) * step, most + 1, step))
+
+
+def band(name: str, seeds: list[Points]) -> list[dict[str, Any]]:
+    """Return mean, minimum and maximum over the seeds at each update that all of them have."""
+    common = set.intersection(*({update for update, _ in points} for points in seeds)) if seeds else set()
+    found = []
+    for update in sorted(common):
+        figures = [dict(points)[update] for points in seeds]
+        spread = {"mean": mean(figures), "low": min(figures), "high": max(figures)}
+        found.append({"method": name, "update": update} | spread)
+    return found
+
+
+def angles_picture(run: Path, file: Path, title: str) -> str:
+    """Return the angles of a run's best model as an HTML figure; empty if it has learned none."""
+    angles = angles_of(run / "best") if (run / "best").exists() else []
+    return (
+        picture(angles_spec(angles), file, f"{title}: learned angles against their initial values.") if angles else ""
+    )
+
+
+def angles_of(model_folder: Path) -> list[dict[str, Any]]:
+    """Return {"layer", "start", "learned"} of every learned angle of a sequence model; the sign is dropped."""
+    model = load_model(model_folder)
+    found = []
+    for block in (module for module in model.modules() if isinstance(module, Block)):
+        config = model.config.layer_encoding(block.layer)
+        if config.learned_angles and config.axes == 1 and config.matrix in ("unitary", "orthogonal"):
+            pairs = zip(_alpha(config.build()), _alpha(block.attention.encoding), strict=True)
+            found += [{"layer": f"layer {block.layer}", "start": a, "learned": abs(b)} for a, b in pairs]
+    return found
+
+
+def _alpha(encoding: Any) -> list[float]:
+    return encoding.matrix.angles.scaled().flatten().tolist()
+
+
+def angles_spec(points: list[dict[str, Any]]) -> Spec:
+    """Draw each angle against its initial value; points on the diagonal have not moved."""
+    drawn = [point for point in points if point["start"] > 0 and point["learned"] > 0]  # the axes are logarithmic
+    layers = list(dict.fromkeys(point["layer"] for point in drawn))
+    colour = {"field": "layer", "type": "nominal", "title": None}
+    shape = colour | {"scale": {"domain": layers}}
+    colour |= {"scale": {"domain": layers, "range": ramp(len(layers))}}
+    x, y = (_axis(*named, drawn) for named in (("start", "initial α"), ("learned", "learned |α|")))
+    (left, right), (bottom, top) = x["scale"]["domain"], y["scale"]["domain"]
+    ends = [{"start": end, "learned": end} for end in (max(left, bottom), min(right, top))]
+    diagonal = {"type": "line", "color": SOFT, "strokeDash": [4, 4], "strokeWidth": 1}
+    return {
+        "width": 340,
+        "height": 280,
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            {"data": {"values": ends}, "mark": diagonal},
+            {
+                "data": {"values": drawn},
+                "mark": {"type": "point", "size": 30, "opacity": 1},
+                "encoding": {"color": colour, "shape": shape},
+            },
+        ],
+    }
+
+
+def _axis(field: str, title: str, points: list[dict[str, Any]]) -> Spec:
+    marks = powers_of_ten(point[field] for point in points)
+    scale = {"type": "log", "domain": [marks["values"][0], marks["values"][-1]]}
+    return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": marks}
+
 
 _Cells = dict[str, list[Experiment]]  # one per seed, by row
 

@@ -9,7 +9,7 @@ from lrpe.errors import _NEEDED
 from lrpe.lab.cli import main
 from lrpe.lab.cli.verbs import VERBS, Group
 from lrpe.lab.experiments import known
-from lrpe.lab.experiments.columns.named import COLUMNS
+from lrpe.lab.experiments.columns import COLUMNS
 from lrpe.lab.experiments.tables import TABLES
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from lrpe.lab.cli import main
 from lrpe.lab.cli.verbs import VERBS, Group
 from lrpe.lab.data.text.vocabularies import byte_level
-from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.columns import stdlib
 from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.scale import smoke
 from lrpe.models import LrpeConfig, LrpeForCausalLM
@@ -75,7 +75,7 @@ def nothing_is_trained_or_measured(place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setattr("lrpe.lab.experiments.run.run_in", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.experiments.run.score", lambda *_, **__: {})
-    monkeypatch.setattr("lrpe.lab.experiments.dry_run.describe_plan", lambda cells, speed: "")
+    monkeypatch.setattr("lrpe.lab.experiments.cost.describe_plan", lambda cells, speed: "")
     monkeypatch.setattr("lrpe.lab.experiments.cells.run_cells", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.report.results.report_table", lambda chosen, out, command: ("", out))
     monkeypatch.setattr("lrpe.lab.report.runs.report_runs", lambda folders, out, command: out)

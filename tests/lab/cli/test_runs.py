@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from lrpe.lab.cli import main
-from lrpe.lab.experiments.listing import find_runs
+from lrpe.lab.experiments.runs_on_disk import find_runs
 
 pytestmark = pytest.mark.slow
 SMOKE = ["--scale", "smoke"]

@@ -3,7 +3,7 @@ import pytest
 
 from lrpe.lab.experiments.baselines import Counts, count_text
 from lrpe.lab.experiments.build import build_task
-from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.columns import stdlib
 from lrpe.lab.experiments.scale import smoke
 
 

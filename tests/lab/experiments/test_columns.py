@@ -9,7 +9,7 @@ import pytest
 from lrpe import LrpeError
 from lrpe.lab.experiments import run as experiment_run
 from lrpe.lab.experiments.build import build_config, build_task
-from lrpe.lab.experiments.columns.named import COLUMNS, find_column
+from lrpe.lab.experiments.columns import COLUMNS, find_column
 from lrpe.lab.experiments.cost import estimate
 from lrpe.lab.experiments.methods import SEVEN, SIX
 from lrpe.lab.experiments.scale import SCALES, paper, small, smoke

@@ -6,8 +6,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.cli.words import read_dotted
-from lrpe.lab.experiments.columns.glue import glue
-from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.columns import glue, stdlib
 from lrpe.lab.experiments.config_file import apply_changes, from_dict, to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import METHODS

@@ -12,8 +12,8 @@ from lrpe.lab.cli import main
 from lrpe.lab.cli.generate import read_tokenizer
 from lrpe.lab.experiments.build import find_checkpoint
 from lrpe.lab.experiments.config_file import read_experiment
-from lrpe.lab.experiments.listing import list_runs
 from lrpe.lab.experiments.run import is_finished
+from lrpe.lab.experiments.runs_on_disk import list_runs
 from lrpe.lab.report.explorer import learned
 from lrpe.lab.report.runs import read_run
 from lrpe.lab.training.checkpoint_history import CheckpointHistory

@@ -8,8 +8,7 @@ import pytest
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.run import run
 from lrpe.lab.experiments.scale import smoke
-from lrpe.lab.experiments.table import Figure
-from lrpe.lab.experiments.tables import TABLES
+from lrpe.lab.experiments.tables import TABLES, Figure
 from lrpe.lab.training.loop import Loop
 
 pytestmark = pytest.mark.slow

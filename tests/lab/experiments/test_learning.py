@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lrpe.lab.experiments.baselines import counted_perplexity
-from lrpe.lab.experiments.columns.arena import ARENA
-from lrpe.lab.experiments.columns.imagenet import imagenet
-from lrpe.lab.experiments.columns.language import stdlib
+from lrpe.lab.experiments.columns import ARENA, imagenet, stdlib
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import SEVEN
 from lrpe.lab.experiments.run import run

@@ -15,7 +15,7 @@ from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError, require
 from lrpe.lab.report.explorer.dense import WIDEST, write_basis, write_matrix
-from lrpe.lab.report.explorer.page_data import parts
+from lrpe.lab.report.explorer.page import parts
 from lrpe.models.block import Block
 from lrpe.models.saved import find_model, load_model
 

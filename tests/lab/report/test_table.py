@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from lrpe.lab.report.formats import as_html, as_latex, as_markdown, as_text
-from lrpe.lab.report.table import Column, as_data
+from lrpe.lab.report.table import Column, as_data, as_html, as_latex, as_markdown, as_text
 
 ROWS = {"base": "Base", "type1": "Type 1", "type2": "Type 2", "count": "counted & sure"}
 PERPLEXITY = Column(

@@ -6,15 +6,13 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from lrpe.lab.experiments.columns.language import wikitext103
+from lrpe.lab.experiments.columns import wikitext103
 from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.scale import find_scale
-from lrpe.lab.report.formats import as_html
-from lrpe.lab.report.html import section
-from lrpe.lab.report.page import write_page
+from lrpe.lab.report.page import section, write_page
 from lrpe.lab.report.palette import LOOKS
 from lrpe.lab.report.runs import report_runs
-from lrpe.lab.report.table import Column
+from lrpe.lab.report.table import Column, as_html
 from tests.lab.report.browser import open_browser
 from tests.lab.report.test_explorer import contrast
 

@@ -1,16 +1,19 @@
-"""List the runs in a folder with their status, progress and validation curve."""
+"""Read the runs in a folder: their status, progress and validation curves, and their results over seeds."""
 
 import math
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
 
 from lrpe.errors import LrpeError
 from lrpe.lab.experiments.config_file import read_experiment
+from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.run import read_results
+from lrpe.lab.experiments.tables import Figure
 from lrpe.lab.training.record import is_running
 from lrpe.lab.training.run_files import MetricsLine, read_metrics, read_run_info
 
@@ -95,3 +98,32 @@ def find_runs(folder: Path) -> list[Path]:
     ``os.walk`` skips a folder that vanishes meanwhile or cannot be read; ``Path.rglob`` would raise.
     """
     return sorted(Path(each) for each, _, files in os.walk(folder) if "config.yaml" in files)
+
+
+Scores = dict[str, list[float]]  # one per seed, by row
+
+
+def read_scores(plan: Plan, figure: Figure, setting: str) -> Scores:
+    """Return a printed column's numbers by row, one per seed that has results."""
+    scores: Scores = {}
+    for row, cell in plan.find_cells(figure, setting).items():
+        folders = [plan.runs / experiment.name for experiment in cell.experiments]
+        results = [read_results(folder) for folder in folders if (folder / "results.json").exists()]
+        values = [value for result in results if (value := figure.read(result, row)) is not None]
+        if values:
+            scores[row] = values
+    return scores
+
+
+def averages(figures: Sequence[Scores], rows: Sequence[str], seeds: int) -> Scores:
+    """Return the mean over figures by row and seed, for the rows that have all of them."""
+    whole = [row for row in rows if all(len(scores.get(row, ())) == seeds for scores in figures)]
+    return {row: [mean(scores[row][k] for scores in figures) for k in range(seeds)] for row in whole}
+
+
+def means(scores: Scores) -> dict[str, float]:
+    return {row: mean(values) for row, values in scores.items()}
+
+
+def deviations(scores: Scores) -> dict[str, float]:
+    return {row: stdev(values) for row, values in scores.items() if len(values) > 1}

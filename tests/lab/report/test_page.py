@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from lrpe.lab.report.curves import curves_spec
-from lrpe.lab.report.formats import as_html
-from lrpe.lab.report.html import (
+from lrpe.lab.report.page import (
     bullets,
     code_in_script,
     facts,
@@ -15,12 +13,15 @@ from lrpe.lab.report.html import (
     heading,
     json_in_script,
     paragraph,
+    picture,
     preformatted,
+    provenance,
     section,
+    write_page,
 )
-from lrpe.lab.report.page import picture, provenance, write_page
 from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import Column
+from lrpe.lab.report.table import Column, as_html
+from lrpe.lab.report.training import curves_spec
 from tests.lab.report.browser import open_browser
 
 NASTY = "<!--<script>window.harmed = 1</ScRiPt><img src=x onerror='window.harmed = 1'>\u2028&amp;\"'`"
