@@ -17,8 +17,19 @@ MODULES = {
         f"lrpe.{name}": f"lrpe.lab.{name}"
         for name in (
             *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
-            *("stamp", "aligned", "names", "orphans", "options"),
+            *("stamp", "aligned", "options"),
         )
+    },
+    "lrpe.names": "lrpe.lab.options",
+    "lrpe.orphans": "lrpe.lab.data.jobs",
+    **{
+        f"{package}.{old}": f"lrpe.lab.{new}"
+        for package in ("lrpe", "lrpe.lab")
+        for old, new in {
+            "tasks.evaluate": "tasks.task",
+            "tasks.masked_language_modelling": "tasks.language_modelling",
+            "data.text.vocabularies": "data.text.tokenizer",
+        }.items()
     },
     **{
         f"lrpe.encodings.{name}": f"lrpe.theory.{name}"

@@ -45,7 +45,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),
     "lrpe.lab": (
-        *("stamp", "aligned", "names", "orphans", "options"),
+        *("stamp", "aligned", "options"),
         *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (
@@ -58,34 +58,29 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.benchmarks": (
         *("timing", "process", "agreement", "memory", "lines", "peers", "measurement", "compare"),
-        *("decoding_step", "block", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
+        *("block", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
         *("palette", "picture", "page", "table", "notes", "benchmark", "training", "results", "runs", "explorer"),
     ),
     "lrpe.lab.report.explorer": ("dense", "page", "learned"),
     "lrpe.lab.data": (
-        *("dataset", "batches", "cache", "reading", "jobs", "standard_library"),
-        *("images", "text", "glue", "arena", "catalog", "show"),
+        *("dataset", "jobs", "batches", "cache", "reading", "standard_library"),
+        *("images", "text", "glue", "arena", "catalog"),
     ),
-    "lrpe.lab.data.text": (
-        *("source", "folder", "tokenizer", "vocabularies", "stream", "windows", "masking"),
-        *("text_dataset", "hub", "wikitext", "corpora"),
-    ),
+    "lrpe.lab.data.text": (*("sources", "tokenizer", "stream", "masking", "text_dataset", "hub", "corpora"),),
     "lrpe.lab.data.arena": (
         *("sequences", "listops_expressions", "listops", "text", "retrieval", "image"),
         *("pathfinder_generator", "pathfinder"),
     ),
-    "lrpe.lab.data.glue": ("tasks", "official", "stand_ins"),
+    "lrpe.lab.data.glue": ("official", "stand_ins"),
     "lrpe.lab.data.images": ("augment", "class_folders", "digits"),
     "lrpe.lab.tasks": (
-        *("task", "evaluate", "token_losses", "language_modelling", "masked_language_modelling"),
-        *("sentence_classification", "sequence_classification", "image_classification"),
+        *("task", "language_modelling", "sentence_classification", "sequence_classification", "image_classification"),
     ),
     "lrpe.lab.training": (
-        *("writing", "run_files", "same_run", "failures", "processes", "precision", "optimization", "settings"),
-        *("steps", "parallel", "old_optimizer_state", "optimizer_state", "checkpoint", "checkpoint_history"),
-        *("record", "monitors", "loop"),
+        *("run_files", "processes", "settings", "steps", "parallel", "old_optimizer_state", "checkpoint"),
+        *("checkpoint_history", "record", "monitors", "loop"),
     ),
 }
 CORE = (

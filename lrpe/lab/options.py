@@ -1,16 +1,29 @@
-"""Checks options, from files, Python or the command line, against the signature of a function.
+"""Checks options against the signature of a function, and names that become parts of a path.
 
 By hand because jsonargparse would need a parser per loader and task, and loading a dataset must not need jsonargparse.
 """
 
+import re
 import types
 from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from lrpe.errors import LrpeError, unknown_name
+from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.schema import conform
+
+LONGEST = 100  # characters; a file name has at most 255 bytes, and prefixes and suffixes are added
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise ``LrpeError`` if the name has a separator or a leading dot, or is too long."""
+    plain = re.fullmatch(r"[\w*+=,@~-][\w*+=,@~. -]*", name) is not None
+    require(
+        plain and len(name) <= LONGEST,
+        f"{what} names a folder, so it must consist of at most {LONGEST} letters, digits and - _ . + * = , and not "
+        f"start with a dot; got {name[: LONGEST + 20]!r}.",
+    )
 
 
 def conform_options(

@@ -1,7 +1,7 @@
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.names import LONGEST, check_name
+from lrpe.lab.options import LONGEST, check_name
 
 
 @pytest.mark.parametrize("name", ["wikitext103", "householder*unitary", "type2+yarn", "rate-1e-3", "v1.5", "Größe"])

@@ -14,7 +14,7 @@ from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
 from lrpe.encodings.family import FAMILY
 from lrpe.lab.cli import main
-from lrpe.lab.data.text.vocabularies import byte_level
+from lrpe.lab.data.text.tokenizer import byte_level
 from lrpe.models import LrpeForCausalLM, LrpeForPairClassification
 from lrpe.models.export import export
 from lrpe.models.remote_code import closure, imported

@@ -17,9 +17,8 @@ from lrpe.lab.data.text.corpora import load_library
 from lrpe.lab.stamp import stamp
 from lrpe.lab.tasks.language_modelling import LanguageModelling
 from lrpe.lab.training.loop import Loop
-from lrpe.lab.training.optimization import Optimization
 from lrpe.lab.training.record import Record
-from lrpe.lab.training.settings import Training
+from lrpe.lab.training.settings import Optimization, Training
 from lrpe.models.configuration import LrpeConfig
 
 _GOAL, _RESUMING_GOAL = 0.03, 10.0

@@ -21,7 +21,7 @@ from lrpe.lab.benchmarks.timing import Ratio, Timed, interleave, warn_if_busy
 from lrpe.lab.experiments.methods import find_method, row
 from lrpe.lab.experiments.paper import SPEED
 from lrpe.lab.stamp import stamp
-from lrpe.lab.training.optimization import Optimization
+from lrpe.lab.training.settings import Optimization
 
 GOALS = {"type1": 0.93, "type2": 0.97, "type3": 0.97}
 _ROUNDS, _QUICK_ROUNDS = 10, 2

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def say(text: str) -> None:
     """Print why the command ended; under torchrun, only the first process to report prints it."""
     if "RANK" in os.environ:
-        from lrpe.lab.training.failures import is_first_to_report
+        from lrpe.lab.training.processes import is_first_to_report
 
         if not is_first_to_report(text):
             return

@@ -26,8 +26,7 @@ class DataList:
     json: bool = False
 
     def run(self) -> int:
-        from lrpe.lab.data.catalog import CATALOG
-        from lrpe.lab.data.show import describe
+        from lrpe.lab.data.catalog import CATALOG, describe
 
         if self.json:
             print(json.dumps([describe(entry) for entry in CATALOG.values()], indent=2, ensure_ascii=False))
@@ -61,8 +60,7 @@ class DataShow:
     json: bool = False
 
     def run(self) -> int:
-        from lrpe.lab.data.catalog import find
-        from lrpe.lab.data.show import describe, describe_contents, format_description
+        from lrpe.lab.data.catalog import describe, describe_contents, find, format_description
 
         entry = find(one(self.name, "data show", "dataset"))
         there = entry.embedded or self.path is not None or self.hub

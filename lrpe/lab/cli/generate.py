@@ -76,7 +76,7 @@ def read_tokenizer(folder: Path) -> Any:
     """Return the tokeniser of a folder, from its tokenizer.json alone: files beside it may name code to run."""
     from transformers import PreTrainedTokenizerFast
 
-    from lrpe.lab.data.text.vocabularies import load_tokenizer
+    from lrpe.lab.data.text.tokenizer import load_tokenizer
 
     roles = {f"{role}_token": token for role, token in load_tokenizer(folder).names.items()}
     return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), **roles)

@@ -97,7 +97,7 @@ class Train:
 
 
 def show(results: dict[str, dict[str, float]]) -> None:
-    from lrpe.lab.tasks.evaluate import describe_metrics
+    from lrpe.lab.tasks.task import describe_metrics
 
     for split, metrics in results.items():
         print(f"{split}: {describe_metrics(metrics)}")

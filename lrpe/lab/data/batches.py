@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from lrpe.errors import require
 from lrpe.lab.data.dataset import Draw, Sample, Split
-from lrpe.lab.orphans import end_with_parent
+from lrpe.lab.data.jobs import end_with_parent
 
 _Collate = Callable[[list[Sample]], Any]
 

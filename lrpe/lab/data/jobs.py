@@ -1,6 +1,5 @@
-"""Long jobs: progress on stderr, and work shared among processes with results in order."""
+"""Long jobs: progress on stderr, work shared among processes with results in order, and processes that end together."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -8,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
-from time import monotonic
+from multiprocessing import parent_process
+from time import monotonic, sleep
 from typing import Annotated, TypeVar
 
 from tqdm import tqdm
@@ -81,11 +80,23 @@ def _follow_parent() -> None:
     """Ignore Ctrl-C, which the parent handles, and end when the parent ends, even if it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler raises, which a pool's worker would survive
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
+def end_with_parent(grace: float = 0.0) -> None:
+    """End this process when its parent ends, even if that is killed: a thread waits for it.
+
+    Args:
+        grace: seconds between SIGTERM, on which the process may save its work, and its end; 0 ends it at once.
+    """
+    parent = parent_process()
     if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+        threading.Thread(target=_wait_and_end, args=(parent, grace), daemon=True).start()
+
+
+def _wait_and_end(parent, grace: float) -> None:
+    parent.join()
+    if grace:
+        os.kill(os.getpid(), signal.SIGTERM)
+        sleep(grace)
+    os._exit(1)

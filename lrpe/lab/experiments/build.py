@@ -14,8 +14,7 @@ from lrpe.lab.experiments.experiment import Checkpoint, Experiment
 from lrpe.lab.experiments.methods import row
 from lrpe.lab.options import conform_options
 from lrpe.lab.tasks.image_classification import PLAIN, ImageClassification, Mixing
-from lrpe.lab.tasks.language_modelling import LanguageModelling
-from lrpe.lab.tasks.masked_language_modelling import MaskedLanguageModelling
+from lrpe.lab.tasks.language_modelling import LanguageModelling, MaskedLanguageModelling
 from lrpe.lab.tasks.sentence_classification import SentenceClassification
 from lrpe.lab.tasks.sequence_classification import PairClassification, SequenceClassification
 from lrpe.lab.tasks.task import Task

@@ -6,8 +6,7 @@ from functools import partial, update_wrapper
 
 from lrpe.errors import unknown_name
 from lrpe.lab.experiments.experiment import Data, Experiment
-from lrpe.lab.training.optimization import Optimization
-from lrpe.lab.training.settings import Training
+from lrpe.lab.training.settings import Optimization, Training
 from lrpe.models.architectures import ALM, ARCHITECTURES, DEIT_SMALL, ROBERTA_BASE
 
 _LANGUAGE_PLAN = Optimization(

@@ -11,7 +11,7 @@ from typing import Any
 from lrpe.errors import LrpeError
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import row
-from lrpe.lab.training.same_run import Config, find_differing_keys, flatten, may_change
+from lrpe.lab.training.record import Config, find_differing_keys, flatten, may_change
 from lrpe.models.configuration import LrpeConfig
 from lrpe.schema import conform
 from lrpe.serialization import read_yaml

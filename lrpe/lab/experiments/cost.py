@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.data.text.vocabularies import bpe_size
+from lrpe.lab.data.text.tokenizer import bpe_size
 from lrpe.lab.experiments.build import build_config, model_class
 from lrpe.lab.experiments.columns import find_column, stdlib
 from lrpe.lab.experiments.experiment import Experiment

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from lrpe.errors import require
 from lrpe.lab.data import catalog
 from lrpe.lab.data.dataset import HERE, HUB, Dataset
-from lrpe.lab.names import check_name
+from lrpe.lab.options import check_name
 from lrpe.lab.training.settings import Training
 
 Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lrpe.errors import StoppedError
-from lrpe.lab.orphans import end_with_parent
+from lrpe.lab.data.jobs import end_with_parent
 
 
 class Cell(Protocol):

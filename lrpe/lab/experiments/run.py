@@ -16,13 +16,11 @@ from lrpe.lab.experiments.build import build_model, build_task, lengthen, load_c
 from lrpe.lab.experiments.config_file import to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import find_method
-from lrpe.lab.tasks.evaluate import evaluate
-from lrpe.lab.tasks.task import Task
+from lrpe.lab.tasks.task import Task, evaluate
 from lrpe.lab.training.loop import train
 from lrpe.lab.training.processes import rank, run_on_first, world_size
-from lrpe.lab.training.run_files import RunInfo
-from lrpe.lab.training.same_run import check_config
-from lrpe.lab.training.writing import naming_failure
+from lrpe.lab.training.record import check_config
+from lrpe.lab.training.run_files import RunInfo, naming_failure
 from lrpe.models.saved import load_model
 from lrpe.serialization import read_json, to_json
 

@@ -92,7 +92,7 @@ def _shape_of(experiment: "Experiment") -> str:
 
 
 def _resize(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
-    from lrpe.lab.training.optimization import Optimization  # this imports torch, which a scale's name does not need
+    from lrpe.lab.training.settings import Optimization  # this imports torch, which a scale's name does not need
 
     plan = Optimization(**PLAN | shape.plan)
     return replace(

@@ -1,20 +1,80 @@
-"""Language modelling: predict each token from the tokens before it; measured by perplexity."""
+"""Language modelling, measured by perplexity, and masked language modelling, measured in bits."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.data.dataset import Sample
+from lrpe.lab.data.text.masking import MaskedWindows, make_masking
+from lrpe.lab.data.text.stream import UNSCORED
 from lrpe.lab.data.text.text_dataset import TextDataset
+from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.tasks.task import Batch, Loss, Task
-from lrpe.lab.tasks.token_losses import observe_tokens, pad_tokens, safe_exp, token_fields, token_metrics, total_loss
-from lrpe.models.language_models import LrpeForCausalLM
+from lrpe.models.language_models import LrpeForCausalLM, LrpeForMaskedLM
 from lrpe.schema import Count
+
+_PADDED = {"labels": UNSCORED, "attention_mask": 0}  # others: ids get the padding token
+
+
+def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the LrpeConfig fields that a tokeniser decides."""
+    roles = {f"{role}_token_id": tokenizer.specials.get(role) for role in ("bos", "eos", "pad")}
+    return {"vocab_size": len(tokenizer)} | roles
+
+
+def pad_tokens(samples: list[Sample], names: list[str], padding: int) -> Batch:
+    """Return token ids, labels and masks as (batch, longest), padded on the right."""
+    longest = max(len(sample["input_ids"]) for sample in samples)
+
+    def fill(name: str, row: np.ndarray) -> np.ndarray:
+        missing = (0, longest - len(row))
+        if missing[1] == 0:
+            return row
+        if name == "sequences":
+            return np.pad(row, missing, mode="edge")
+        return np.pad(row, missing, constant_values=_PADDED.get(name, padding))
+
+    rows = {name: np.stack([fill(name, sample[name]) for sample in samples]) for name in names}
+    return {name: torch.from_numpy(values.astype(np.int64)) for name, values in rows.items()}
+
+
+def _token_losses(model: nn.Module, batch: Batch, **options: Any) -> Tensor:
+    """Return the loss per token in nats, 0 where not scored; (batch, n). The options are passed to the model."""
+    optional = {"attention_mask": batch.get("attention_mask"), "seq_idx": batch.get("sequences")}
+    inputs = {name: value for name, value in optional.items() if value is not None}
+    logits = model(input_ids=batch["input_ids"], **inputs, **options).logits
+    losses = F.cross_entropy(
+        logits.flatten(0, 1).float(), batch["labels"].flatten(), ignore_index=UNSCORED, reduction="none"
+    )
+    return losses.view_as(batch["labels"])
+
+
+def total_loss(model: nn.Module, batch: Batch, **options: Any) -> Loss:
+    return Loss(_token_losses(model, batch, **options).sum(), (batch["labels"] != UNSCORED).sum())
+
+
+def observe_tokens(model: nn.Module, batch: Batch, **options: Any) -> dict[str, Tensor]:
+    """Return the nats and the number of scored tokens per row."""
+    nats = _token_losses(model, batch, **options).double().sum(-1)
+    return {"nats": nats, "tokens": (batch["labels"] != UNSCORED).sum(-1)}
+
+
+def token_metrics(observed: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return nats, bits and perplexity per token, over all tokens with equal weight."""
+    nats = float(observed["nats"].sum() / observed["tokens"].sum())
+    return {"nats": nats, "bits": nats / math.log(2), "perplexity": safe_exp(nats)}
+
+
+def safe_exp(nats: float) -> float:
+    """Return e^nats, or infinity where a float overflows."""
+    return math.exp(nats) if nats < 700 else math.inf
 
 
 class LanguageModelling(Task):
@@ -62,3 +122,45 @@ class LanguageModelling(Task):
             "word_perplexity": safe_exp(nats / words) if words else math.nan,
             "bits_per_byte": nats / size / math.log(2) if size else math.nan,
         }
+
+
+class MaskedLanguageModelling(Task):
+    """RoBERTa's task: predict the share ``rate`` of the tokens, or of whole words.
+
+    Of these, 80 % become <mask>, 10 % a random token and 10 % stay; drawn anew in every epoch, fixed in evaluation.
+    ``tokenizer`` is the dataset's, with <mask> and <pad> added if missing. The paper's "loss" is in bits.
+    """
+
+    name = "masked language modelling"
+    metric = "bits"
+    better = "lower"
+    model_class = LrpeForMaskedLM
+
+    def __init__(self, dataset: TextDataset, rate: float = 0.15, whole_words: bool = False):
+        self.dataset, self.text = dataset, dataset
+        self.tokenizer = dataset.tokenizer.with_specials("pad", "mask")
+        self.masking = make_masking(self.tokenizer, rate, whole_words)
+
+    def fields(self) -> dict[str, Any]:
+        return token_fields(self.tokenizer)
+
+    def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
+        windows = replace(self.text.windows(split), whole=training)
+        specials = self.tokenizer.specials
+        start = specials.get("bos", specials["eos"])
+        return Batches(
+            MaskedWindows(windows, self.masking, start, fixed=not training), size, self.collate, training, **options
+        )
+
+    def collate(self, samples: list[Sample]) -> Batch:
+        marked = [sample | {"attention_mask": np.ones_like(sample["input_ids"])} for sample in samples]
+        return pad_tokens(marked, list(marked[0]), self.tokenizer.specials["pad"])
+
+    def loss(self, model: nn.Module, batch: Batch) -> Loss:
+        return total_loss(model, batch)
+
+    def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
+        return observe_tokens(model, batch)
+
+    def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
+        return token_metrics(observed)

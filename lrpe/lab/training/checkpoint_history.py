@@ -8,7 +8,7 @@ from typing import Any
 from lrpe.atomic import remove, temporary_name
 from lrpe.errors import LrpeError, require
 from lrpe.lab.training.checkpoint import DONE, Progress, read_progress
-from lrpe.lab.training.writing import naming_failure
+from lrpe.lab.training.run_files import naming_failure
 from lrpe.schema import conform_known
 from lrpe.serialization import read_json
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError
-from lrpe.lab.training.writing import AppendFile, naming_failure
+from lrpe.lab.training.run_files import AppendFile, naming_failure
 
 Metrics = dict[str, float]
 

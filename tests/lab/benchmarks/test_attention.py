@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lrpe.errors import LrpeError
-from lrpe.lab.benchmarks import attention, block, decoding_step
+from lrpe.lab.benchmarks import attention, block
 from lrpe.lab.benchmarks.attention import QUICK, AttentionResult, measure
 from lrpe.lab.benchmarks.lines import Line
 from lrpe.lab.benchmarks.peers import SumPeer, textbook_chunk_form
@@ -44,8 +44,8 @@ def test_a_block_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
 
 
 def test_a_step_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
-    step = decoding_step.step_sum
-    monkeypatch.setattr(decoding_step, "step_sum", lambda *arguments: [2 * x for x in step(*arguments)])
+    step = attention.step_sum
+    monkeypatch.setattr(attention, "step_sum", lambda *arguments: [2 * x for x in step(*arguments)])
     with pytest.raises(LrpeError, match="decoding step and its matrix differ"):
         measure(quick=True)
 

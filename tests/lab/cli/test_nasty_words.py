@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from lrpe.lab.cli import main
 from lrpe.lab.cli.verbs import VERBS, Group
-from lrpe.lab.data.text.vocabularies import byte_level
+from lrpe.lab.data.text.tokenizer import byte_level
 from lrpe.lab.experiments.columns import stdlib
 from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.scale import smoke

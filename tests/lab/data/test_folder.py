@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.lab.data.reading import read_lines
-from lrpe.lab.data.text.folder import folder_source, read_documents
-from lrpe.lab.data.text.source import join_sources
+from lrpe.lab.data.text.sources import folder_source, join_sources, read_documents
 
 
 def write(folder, **files):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from lrpe import LrpeError
 from lrpe.lab.data import catalog
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.glue.official import load_glue, read_file
+from lrpe.lab.data.glue.official import TASKS, load_glue, read_file
 from lrpe.lab.data.glue.stand_ins import MAKERS, read_docstrings
 from lrpe.lab.data.glue.stand_ins import load as load_embedded
-from lrpe.lab.data.glue.tasks import TASKS
 
 OFFICIAL = {  # the first lines of each file, in its own layout
     "mnli": "index\tpromptID\tpairID\tgenre\ts1b\ts2b\ts1p\ts2p\tsentence1\tsentence2\tlabel1\tgold_label\n"

@@ -11,10 +11,10 @@ from lrpe import LrpeError
 from lrpe.lab.data.cache import cache_folder
 from lrpe.lab.data.catalog import load
 from lrpe.lab.data.text import text_dataset as module
-from lrpe.lab.data.text.source import Document, Source
+from lrpe.lab.data.text.sources import Document, Source
 from lrpe.lab.data.text.stream import cut
 from lrpe.lab.data.text.text_dataset import text_dataset
-from lrpe.lab.data.text.vocabularies import byte_level, learn_bpe
+from lrpe.lab.data.text.tokenizer import byte_level, learn_bpe
 from tests.lab.data.texts import TEXTS, dataset, source
 
 

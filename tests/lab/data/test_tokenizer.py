@@ -5,8 +5,14 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from lrpe import LrpeError
-from lrpe.lab.data.text.tokenizer import encode_by_core
-from lrpe.lab.data.text.vocabularies import byte_level, hub_tokenizer, learn_bpe, learn_words, load_tokenizer
+from lrpe.lab.data.text.tokenizer import (
+    byte_level,
+    encode_by_core,
+    hub_tokenizer,
+    learn_bpe,
+    learn_words,
+    load_tokenizer,
+)
 from tests.lab.data.texts import write_gpt2
 
 TEXTS = ["the cat sat on the mat .\n", "the dog sat , and the cat ran .\n"] * 5

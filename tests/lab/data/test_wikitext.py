@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.lab.data.catalog import load
-from lrpe.lab.data.text.wikitext import split_articles, wikitext_source
+from lrpe.lab.data.text.corpora import split_articles, wikitext_source
 
 ARTICLE = " \n = Title {0} = \n \n First words of {0} , <unk> . \n \n = = Heading = = \n \n More words . \n"
 COUNTS = {"train": 5, "valid": 2, "test": 1}

@@ -2,9 +2,9 @@
 
 import json
 
-from lrpe.lab.data.text.source import Document, Source
+from lrpe.lab.data.text.sources import Document, Source
 from lrpe.lab.data.text.text_dataset import text_dataset
-from lrpe.lab.data.text.vocabularies import byte_characters
+from lrpe.lab.data.text.tokenizer import byte_characters
 
 TEXTS = {
     "train": ["one two three\nfour five\n", "six", "", "seven eight nine ten\n\neleven\n", "twelve  thirteen\n" * 3],

@@ -11,7 +11,7 @@ from lrpe.lab.experiments.config_file import apply_changes, from_dict, to_dict, 
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.experiments.scale import smoke
-from lrpe.lab.training.same_run import describe_differences
+from lrpe.lab.training.record import describe_differences
 from lrpe.serialization import parse_yaml
 
 

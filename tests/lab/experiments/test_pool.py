@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from lrpe.errors import StoppedError
+from lrpe.lab.data.jobs import end_with_parent
 from lrpe.lab.experiments.pool import KILLED, train_apart
-from lrpe.lab.orphans import end_with_parent
 
 
 class Cell(NamedTuple):

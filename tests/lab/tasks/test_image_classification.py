@@ -6,8 +6,8 @@ from torch.testing import assert_close
 from lrpe import LrpeError
 from lrpe.lab.data.dataset import Dataset, Draw, Rows
 from lrpe.lab.data.images.digits import load as load_digits
-from lrpe.lab.tasks.evaluate import evaluate
 from lrpe.lab.tasks.image_classification import ImageClassification, Mixing, mix
+from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "patch_size": 2}

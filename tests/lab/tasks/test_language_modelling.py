@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrpe.lab.data.text.windows import UNSCORED
-from lrpe.lab.tasks.evaluate import evaluate
+from lrpe.lab.data.text.stream import UNSCORED
 from lrpe.lab.tasks.language_modelling import LanguageModelling
+from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig
 from tests.lab.data.texts import dataset
 

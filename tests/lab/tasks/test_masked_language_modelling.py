@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lrpe.lab.data.text.windows import UNSCORED
-from lrpe.lab.tasks.evaluate import evaluate
-from lrpe.lab.tasks.masked_language_modelling import MaskedLanguageModelling
+from lrpe.lab.data.text.stream import UNSCORED
+from lrpe.lab.tasks.language_modelling import MaskedLanguageModelling
+from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig
 from tests.lab.data.texts import dataset, write_gpt2
 

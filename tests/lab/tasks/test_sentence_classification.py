@@ -5,10 +5,10 @@ from torch.testing import assert_close
 
 from lrpe.lab.data.dataset import Dataset, Rows
 from lrpe.lab.data.glue.stand_ins import load
-from lrpe.lab.data.text.vocabularies import byte_level
-from lrpe.lab.tasks.evaluate import evaluate
-from lrpe.lab.tasks.masked_language_modelling import MaskedLanguageModelling
+from lrpe.lab.data.text.tokenizer import byte_level
+from lrpe.lab.tasks.language_modelling import MaskedLanguageModelling
 from lrpe.lab.tasks.sentence_classification import METRICS, SentenceClassification
+from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig
 from tests.lab.data.texts import dataset, write_gpt2
 

@@ -4,8 +4,8 @@ import torch
 
 from lrpe.lab.data.arena import image, retrieval
 from lrpe.lab.data.dataset import Dataset, Rows
-from lrpe.lab.tasks.evaluate import evaluate
 from lrpe.lab.tasks.sequence_classification import PairClassification, SequenceClassification
+from lrpe.lab.tasks.task import evaluate
 from lrpe.models.configuration import LrpeConfig
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}

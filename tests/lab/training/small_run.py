@@ -14,9 +14,8 @@ from torch.testing import assert_close
 from lrpe.lab.data.dataset import Dataset, Draw, Rows
 from lrpe.lab.tasks.image_classification import ImageClassification
 from lrpe.lab.training.loop import train
-from lrpe.lab.training.optimization import Optimization
 from lrpe.lab.training.processes import process_group
-from lrpe.lab.training.settings import Training
+from lrpe.lab.training.settings import Optimization, Training
 from lrpe.models import LrpeConfig
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "patch_size": 2}

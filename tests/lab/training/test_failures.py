@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.training.failures import is_first_to_report, name_lost_processes
-from lrpe.lab.training.processes import barrier, process_group, rank
+from lrpe.lab.training.processes import barrier, is_first_to_report, name_lost_processes, process_group, rank
 from tests.lab.training.forked import CONTEXT, fork, free_port, kill
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 import lrpe.atomic
 from lrpe import LrpeError
-from lrpe.lab.training import checkpoint, optimizer_state, writing
+from lrpe.lab.training import checkpoint, run_files
 from lrpe.lab.training.checkpoint_history import CheckpointHistory
 from tests.lab.training.small_run import assert_same_run, run, small_training
 
@@ -45,13 +45,13 @@ def after(times, act, fail):
 
 
 WAYS = {
-    "the optimiser": (optimizer_state, "save_file", 2, full_in_rust),
+    "the optimiser": (checkpoint, "save_file", 2, full_in_rust),
     "the weights": ("transformers.modeling_utils", "safe_save_file", 1, full_in_rust),
     "the mark of a whole one": (checkpoint, "_hashes", 2, full),
     "the disk's own memory": (lrpe.atomic, "sync", 17, full),
-    "the metrics": (writing, "write_all", 9, full),
-    "an old metrics file": (writing, "write_atomically", 0, full),
-    "TensorBoard": (writing, "write_all", 10, full),
+    "the metrics": (run_files, "write_all", 9, full),
+    "an old metrics file": (run_files, "write_atomically", 0, full),
+    "TensorBoard": (run_files, "write_all", 10, full),
 }
 
 

@@ -16,10 +16,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from lrpe import LrpeError
 from lrpe.lab.data.cache import hash_files
-from lrpe.lab.training import optimizer_state
+from lrpe.lab.training import checkpoint
+from lrpe.lab.training.checkpoint import load_state
 from lrpe.lab.training.loop import Loop
 from lrpe.lab.training.old_optimizer_state import METADATA
-from lrpe.lab.training.optimizer_state import load_state
 from tests.lab.training.forked import finish, fork
 from tests.lab.training.small_run import assert_same_run, assert_same_to_rounding, run, small_training
 from tests.lab.training.test_checkpoint import learned
@@ -168,4 +168,4 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(tmp_path):
 def test_new_checkpoints_hold_no_pickle(whole):
     names = {path.name for path in (whole / "last").rglob("*") if path.is_file()}
     assert {Path(name).suffix for name in names} == {".json", ".safetensors"}
-    assert not hasattr(optimizer_state, "pickle")
+    assert not hasattr(checkpoint, "pickle")

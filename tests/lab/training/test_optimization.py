@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from lrpe import LrpeError
-from lrpe.lab.training.optimization import Optimization, scale_and_clip_
+from lrpe.lab.training.settings import Optimization
+from lrpe.lab.training.steps import scale_and_clip_
 from lrpe.models import LrpeForCausalLM
 from lrpe.weight_decay import parameter_groups
 from tests.models.tiny import tiny

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from lrpe.lab.training.checkpoint import Progress, read_progress, save_checkpoint
-from lrpe.lab.training.optimization import Optimization
 from lrpe.lab.training.parallel import Sharded
 from lrpe.lab.training.processes import barrier, local_device, process_group, rank, run_on_first, world_size
+from lrpe.lab.training.settings import Optimization
 from lrpe.models import LrpeForCausalLM, LrpeForImageClassification
 from tests.lab.training.forked import finish, fork, kill, start
 from tests.lab.training.small_run import assert_same_to_rounding, lines, run

@@ -7,7 +7,7 @@ import torch
 
 from lrpe import LrpeError
 from lrpe.lab.training.loop import Loop
-from lrpe.lab.training.precision import Precision
+from lrpe.lab.training.steps import Precision
 from tests.lab.training.small_run import lines, losses, run, small_training
 
 CPU = torch.device("cpu")

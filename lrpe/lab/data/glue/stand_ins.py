@@ -9,8 +9,7 @@ from functools import partial
 import numpy as np
 
 from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
-from lrpe.lab.data.glue.official import show
-from lrpe.lab.data.glue.tasks import TASKS
+from lrpe.lab.data.glue.official import TASKS, show
 from lrpe.lab.data.standard_library import Docstring, fingerprint, read_docstrings
 from lrpe.schema import Seed
 

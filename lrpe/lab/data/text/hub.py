@@ -8,8 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from lrpe.errors import LrpeError, require, require_extras
-from lrpe.lab.data.text.folder import SPLIT_NAMES
-from lrpe.lab.data.text.source import Document, Every, Source, choose_split, join_sources
+from lrpe.lab.data.text.sources import SPLIT_NAMES, Document, Every, Source, choose_split, join_sources
 from lrpe.lab.data.text.text_dataset import TextDataset, text_dataset, text_entry
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.schema import Count

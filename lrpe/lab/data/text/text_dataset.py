@@ -10,10 +10,10 @@ from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.lab.data.cache import content_hash, digest, prepare
 from lrpe.lab.data.dataset import Dataset, Entry, Sample
 from lrpe.lab.data.jobs import progress
-from lrpe.lab.data.text.source import Source
-from lrpe.lab.data.text.stream import cut, read_streams, write_streams
-from lrpe.lab.data.text.tokenizer import Tokenizer
-from lrpe.lab.data.text.vocabularies import (
+from lrpe.lab.data.text.sources import Source
+from lrpe.lab.data.text.stream import Windows, cut, read_streams, write_streams
+from lrpe.lab.data.text.tokenizer import (
+    Tokenizer,
     bpe_size,
     byte_level,
     hub_tokenizer,
@@ -21,7 +21,6 @@ from lrpe.lab.data.text.vocabularies import (
     learn_words,
     load_tokenizer,
 )
-from lrpe.lab.data.text.windows import Windows
 from lrpe.schema import Count
 from lrpe.serialization import read_json
 
