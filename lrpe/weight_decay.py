@@ -18,8 +18,8 @@ def parameter_groups(
     """Split the learned parameters of any model into a group that decays and one that does not, for an optimiser.
 
     Matrices decay, including embeddings. Vectors and scalars (norms, biases) do not, nor do the parameters of lrpe's
-    encodings and attention: angles α, Householder vectors, learned bases, gates, decays. An angle that decays to 0 no
-    longer distinguishes positions.
+    encodings and attention: angles (log α), Householder vectors, learned bases, gates, decays. Decay would pull learned
+    angles back to their start.
 
     Args:
         model: any module, with or without modules of lrpe in it.

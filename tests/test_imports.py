@@ -16,7 +16,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
     "lrpe.encodings": (
-        *("registry", "adjoint", "basis", "householder", "matrix_basis", "angles", "phase", "alignment"),
+        *("registry", "adjoint", "basis", "householder", "matrix_basis", "old_angles", "angles", "phase", "alignment"),
         *("position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute"),
         *("config", "family"),
     ),
@@ -79,8 +79,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("task", "language_modelling", "sentence_classification", "sequence_classification", "image_classification"),
     ),
     "lrpe.lab.training": (
-        *("run_files", "processes", "settings", "steps", "parallel", "old_optimizer_state", "checkpoint"),
-        *("checkpoint_history", "record", "monitors", "loop"),
+        *("run_files", "processes", "settings", "steps", "parallel", "old_optimizer_state", "old_angle_moments"),
+        *("checkpoint", "checkpoint_history", "record", "monitors", "loop"),
     ),
 }
 CORE = (

@@ -55,7 +55,7 @@ def test_every_kind_of_model_is_among_them():
     assert REPLACED == ["llama-attention", "llama-rotary"]
 
 
-def test_an_interrupted_run_resumes_to_the_same_figures(tmp_path):
+def test_an_interrupted_run_resumes_to_the_same_figures(tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(SAVED / "run", folder, symlinks=True)
     line = ["train", "imagenet", "--data", "imagenet=here", "--method", "type2", "--scale", "smoke"]
@@ -65,3 +65,5 @@ def test_an_interrupted_run_resumes_to_the_same_figures(tmp_path):
     assert losses == pytest.approx({1: 2.423794746398926, 2: 2.08638858795166, 3: 2.080232620239258}, rel=1e-4)
     tested = json.loads((folder / "results.json").read_text())["test"]["loss"]
     assert tested == pytest.approx(2.395607143640518, rel=1e-4)
+    remark = "This run was started by a version that learned angles α; it continues by learning log α"
+    assert capsys.readouterr().err.count(remark) == (folder / "train.log").read_text().count(remark) == 1

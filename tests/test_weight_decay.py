@@ -32,7 +32,7 @@ def test_matrices_decay_and_encodings_norms_and_biases_do_not():
     decayed, kept = grouped(model)
     maps = {f"{each}.{side}_proj.weight" for each in ("attention", "other") for side in "qkvo"}
     assert decayed == maps | {"embed.weight", "out.weight"}
-    assert {"attention.encoding.basis.v", "attention.encoding.matrix.angles.alpha", "norm.weight"} <= kept
+    assert {"attention.encoding.basis.v", "attention.encoding.matrix.angles.log_alpha", "norm.weight"} <= kept
     assert {name for name in kept if name.startswith("spe.")} == {f"spe.{n}" for n, _ in model.spe.named_parameters()}
     assert decayed | kept == {name for name, p in model.named_parameters() if p.requires_grad}
 

@@ -3,11 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lrpe.arguments import check_real
+from lrpe.encodings.old_angles import start_from_alpha
 from lrpe.errors import LrpeError, require
 from lrpe.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 
@@ -111,12 +113,17 @@ class Angles(Precise):
     """s ↦ s·α in float64, for α of shape (count,), shared by all heads, or (heads, count).
 
     A fixed α is a buffer that stays float64 when the model is cast: rounded to float32, s·α would be wrong by 0.01 at
-    position 10⁶. A learned α is a parameter of the default dtype, at least float32. Loading keeps the values of the
-    file, so an encoding saved with α in float32 still uses that α.
+    position 10⁶. Loading keeps the values of the file, so an encoding saved with α in float32 still uses that α.
+
+    A learned α is start · exp(log_alpha). The buffer ``start`` is the given α in float64, and the parameter
+    ``log_alpha``, of the default dtype and at least float32, is log α relative to it: it begins at 0, so α begins
+    exactly as given. Adam moves every parameter by about the same amount, hence every angle by about the same ratio; if
+    it moved α itself, slow angles would be carried away within a few updates. An angle keeps its sign, and an angle of
+    0 stays 0.
 
     Args:
         alpha: the angles.
-        learned: whether α is a parameter.
+        learned: whether α is learned.
         scaling: how α is scaled for longer contexts.
         dim: the width in the exponent of geometric angles, which scaling needs; 2·count if None.
         base: the base of geometric angles, which scaling needs.
@@ -134,12 +141,12 @@ class Angles(Precise):
         alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, dtype=torch.float64, device="cpu")
         require(alpha.ndim in (1, 2), f"alpha must have shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
         require(alpha.is_floating_point(), f"alpha must be real; got {alpha.dtype}.")
-        self.alpha: Tensor
+        self.start: Tensor
+        self.log_alpha: Tensor
         alpha = alpha.detach().clone()
+        keep_exact(self, "start" if learned else "alpha", alpha)
         if learned:
-            keep(self, "alpha", alpha, learned)
-        else:
-            keep_exact(self, "alpha", alpha)
+            keep(self, "log_alpha", torch.zeros_like(alpha), learned)
         self.scaling = scaling
         self.dim = dim or 2 * alpha.shape[-1]
         self.base = base
@@ -148,13 +155,37 @@ class Angles(Precise):
         """Keep a fixed α on the CPU if the device has no float64: angles are formed there anyway."""
         return torch.device("cpu") if device.type in LACK_FLOAT64 else device, torch.float64
 
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        """Read a fixed α, or the learned α of an earlier version, into learned angles, and learned into fixed ones."""
+        if self.learned and f"{prefix}alpha" in state_dict:
+            start_from_alpha(state_dict, prefix)
+        elif not self.learned and {f"{prefix}start", f"{prefix}log_alpha"} <= state_dict.keys():
+            start, log_alpha = (state_dict.pop(f"{prefix}{name}") for name in ("start", "log_alpha"))
+            state_dict[f"{prefix}alpha"] = _learned_alpha(start, log_alpha)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    @property
+    def learned(self) -> bool:
+        return "log_alpha" in self._parameters
+
+    @property
+    def alpha(self) -> Tensor:
+        """α, (count,) or (heads, count). Learned angles compute it anew each time; to set them, write to ``start``."""
+        if self.learned:
+            return _learned_alpha(self.start, self.log_alpha)
+        return cast(Tensor, nn.Module.__getattr__(self, "alpha"))  # the buffer, which this property hides
+
+    @property
+    def _shape(self) -> torch.Size:
+        return (self.log_alpha if self.learned else self.alpha).shape
+
     @property
     def count(self) -> int:
-        return self.alpha.shape[-1]
+        return self._shape[-1]
 
     @property
     def heads(self) -> int | None:
-        return self.alpha.shape[0] if self.alpha.ndim == 2 else None
+        return self._shape[0] if len(self._shape) == 2 else None
 
     @property
     def score_scale(self) -> float:
@@ -201,4 +232,8 @@ class Angles(Precise):
 
     def extra_repr(self) -> str:
         shown = "" if self.scaling is None else f", scaling={self.scaling}"
-        return f"{tuple(self.alpha.shape)}, learned={self.alpha.requires_grad}{shown}"
+        return f"{tuple(self._shape)}, learned={self.learned}{shown}"
+
+
+def _learned_alpha(start: Tensor, log_alpha: Tensor) -> Tensor:
+    return in_float64(start) * in_float64(log_alpha).exp()

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from safetensors.torch import load_file
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from lrpe.encodings.old_angles import places_of_alpha, start_from_alpha
 from lrpe.errors import LrpeError
 from lrpe.models.block import Block, defined_tensors
 from lrpe.models.configuration import LrpeConfig
@@ -50,15 +52,16 @@ def _find_damaged_file(where: Any) -> Path | str:
 
 
 class KeepsPrecision:
-    """A mixin for transformers models with our encodings, which loads float64 angles in float64."""
+    """A mixin for transformers models with our encodings, which loads angles exactly, those of earlier versions too."""
 
     @staticmethod
     def _load_pretrained_model(
         model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, load_config: Any, *rest: Any, **more: Any
     ) -> Any:
-        """Read the weights as transformers does, after preparing float64 tensors."""
+        """Read the weights as transformers does, after preparing float64 tensors and angles of earlier versions."""
         if state_dict is None and checkpoint_files is not None:
             _keep_stored_precision(model, checkpoint_files)
+            state_dict = _read_with_old_angles(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *rest, **more)
 
 
@@ -80,6 +83,26 @@ def _float64_names(file: str) -> list[str]:
     """Return the names of the float64 tensors in a safetensors file, from its header."""
     with safe_open(file, "pt") as tensors:
         return [name for name in tensors.keys() if tensors.get_slice(name).get_dtype() == "F64"]  # noqa: SIM118
+
+
+def _read_with_old_angles(model: PreTrainedModel, files: Iterable[str]) -> dict[str, Tensor] | None:
+    """Return the tensors of files in which α itself was learned, under their present names; None for other files.
+
+    transformers can rename what it reads, but would then save under the old name again, and adds no tensor.
+    """
+    stored = [name for file in files for name in _names(file)]
+    places = places_of_alpha(stored, model.state_dict(), f"{model.base_model_prefix}.")
+    if not places:
+        return None
+    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    for place in places:
+        start_from_alpha(tensors, place)
+    return tensors
+
+
+def _names(file: str) -> list[str]:
+    with safe_open(file, "pt") as tensors:
+        return list(tensors.keys())
 
 
 def _trunk_name(model: PreTrainedModel, name: str) -> str:
@@ -139,9 +162,15 @@ def follow(model: nn.Module, config: LrpeConfig, stored: LrpeConfig) -> None:
     for block in (module for module in model.modules() if isinstance(module, Block)):
         own = block.attention.state_dict(keep_vars=True)
         before = defined_tensors(stored, block.layer) if block.layer < stored.num_hidden_layers else {}
-        for name, value in defined_tensors(config, block.layer).items():
+        after = defined_tensors(config, block.layer)
+        for name, value in after.items():
             old = before.get(name)
-            learned = isinstance(old, nn.Parameter) and isinstance(value, nn.Parameter)
+            learned = _is_learned(name, before) and _is_learned(name, after)
             fixed = old is not None and not isinstance(old, nn.Parameter) and torch.equal(old, value)
             if not learned and not fixed and own[name].device.type != "meta":
                 own[name].copy_(value)
+
+
+def _is_learned(name: str, tensors: dict[str, Tensor]) -> bool:
+    """Return whether a tensor is learned, or the start of learned angles, without which they mean nothing."""
+    return isinstance(tensors.get(name), nn.Parameter) or f"{name.removesuffix('start')}log_alpha" in tensors

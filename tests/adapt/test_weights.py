@@ -82,7 +82,7 @@ def test_a_model_in_bfloat16_stays_in_it_and_its_angles_do_not(swap):
     assert logits(model, text()).dtype == torch.bfloat16
     kinds = {key.rpartition(".")[2]: value.dtype for key, value in model.named_parameters()}
     assert kinds["weight"] == torch.bfloat16
-    assert kinds["alpha"] == torch.float32
+    assert kinds["log_alpha"] == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_a_copy_of_a_replaced_model_is_independent_of_it():
     model = replace_rotary(make("llama"))
     twin = copy.deepcopy(model)
     with torch.no_grad():
-        model.model.layers[0].self_attn.encoding.matrix.angles.alpha += 1
+        model.model.layers[0].self_attn.encoding.matrix.angles.log_alpha += 1
     assert apart(logits(model, text()), logits(twin, text())) > 1e-3

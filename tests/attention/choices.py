@@ -17,7 +17,7 @@ def type2_a_head() -> PositionalEncoding:
     """Type 2 with angles of its own in each head."""
     encode = encoding("type2", D, heads=KEY_HEADS, **LEARNED)
     with torch.no_grad():
-        dict(encode.named_parameters())["matrix.angles.alpha"][0].mul_(0.7)
+        dict(encode.named_buffers())["matrix.angles.start"][0].mul_(0.7)
     return encode
 
 

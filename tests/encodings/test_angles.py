@@ -61,8 +61,46 @@ def test_given_angles_are_copied():
 
 def test_angles_are_learned_only_if_asked():
     assert [name for name, _ in encoding("rope", 8).named_parameters()] == []
-    assert [name for name, _ in encoding("type2", 8).named_parameters()] == ["matrix.angles.alpha"]
-    assert [name for name, _ in encoding("type1", 8).named_parameters()] == ["matrix.angles.alpha"]
+    assert [name for name, _ in encoding("type2", 8).named_parameters()] == ["matrix.angles.log_alpha"]
+    assert [name for name, _ in encoding("type1", 8).named_parameters()] == ["matrix.angles.log_alpha"]
+
+
+GIVEN = torch.tensor([1.0, 0.1, 1e-6, -0.3, 0.0], dtype=torch.float64)
+
+
+def test_a_learned_angle_begins_exactly_as_given_with_its_sign():
+    angles = Angles(GIVEN, learned=True)
+    assert angles.log_alpha.dtype == torch.float32
+    assert torch.equal(angles.alpha, GIVEN)
+
+
+def test_adam_changes_slow_and_fast_angles_by_the_same_ratio_and_an_angle_of_0_stays_0():
+    angles = Angles(GIVEN, learned=True)
+    optimizer = torch.optim.Adam(angles.parameters(), lr=0.01, eps=1e-30)
+    angles(torch.tensor([[3]])).square().sum().backward()
+    optimizer.step()
+    assert_close(angles.alpha, GIVEN * math.exp(-0.01), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_learned_alpha_of_an_earlier_version_is_loaded_exactly(assign, dtype):
+    angles, saved = Angles(torch.ones(5), learned=True), {"alpha": GIVEN.to(dtype)}
+    torch.nn.init.ones_(angles.log_alpha)
+    angles.load_state_dict(saved, assign=assign)
+    assert torch.equal(angles.alpha, saved["alpha"].double())
+    assert set(saved) == {"alpha"}
+    assert set(angles.state_dict()) == {"start", "log_alpha"}
+    assert angles.log_alpha.requires_grad
+
+
+def test_what_was_learned_can_be_loaded_as_fixed_and_learned_on_from_there():
+    learned, fixed, again = Angles(GIVEN, learned=True), Angles(torch.ones(5)), Angles(torch.ones(5), learned=True)
+    torch.nn.init.uniform_(learned.log_alpha, -1, 1)
+    fixed.load_state_dict(learned.state_dict())
+    again.load_state_dict(fixed.state_dict())
+    assert torch.equal(fixed.alpha, learned.alpha)
+    assert torch.equal(again.alpha, learned.alpha)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_yarn_takes_other_bounds():
 def test_scaling_is_configuration_that_an_unscaled_checkpoint_does_not_undo(name, kind):
     trained = encoding(name, 8, heads=2)
     with torch.no_grad():
-        trained.matrix.angles.alpha.mul_(1.5)
+        trained.matrix.angles.log_alpha.add_(0.5)
     longer = encoding(name, 8, heads=2, scaling=kind | {"factor": 4.0})
     longer.load_state_dict(trained.state_dict())
     angles = longer.matrix.angles
@@ -88,9 +88,9 @@ def test_interpolation_lays_positions_closer():
 
 def test_a_scaled_angle_can_still_be_learned():
     encode = encoding("type2", 8, scaling={"kind": "interpolation", "factor": 4.0}).double()
-    alpha = encode.matrix.angles.alpha
-    (gradient,) = torch.autograd.grad(encode.matrix.angles(torch.tensor([[8]])).sum(), alpha)
-    assert_close(gradient, torch.full_like(alpha, 2.0))
+    angles = encode.matrix.angles
+    (gradient,) = torch.autograd.grad(angles(torch.tensor([[8]])).sum(), angles.log_alpha)
+    assert_close(gradient, 2.0 * angles.alpha)  # ∂(8·α/4) / ∂log α
 
 
 @pytest.mark.parametrize(

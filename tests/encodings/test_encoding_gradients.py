@@ -60,9 +60,9 @@ def test_a_derivative_taken_forward_is_the_encoding_of_its_direction(name):
 @pytest.mark.parametrize(
     ("name", "learned"),
     [
-        ("type1", {"matrix.angles.alpha", "basis.v"}),
-        ("type2", {"matrix.angles.alpha", "basis.v"}),
-        ("learned*unitary", {"matrix.angles.alpha", "basis.A"}),
+        ("type1", {"matrix.angles.log_alpha", "basis.v"}),
+        ("type2", {"matrix.angles.log_alpha", "basis.v"}),
+        ("learned*unitary", {"matrix.angles.log_alpha", "basis.A"}),
         ("type3", {"basis.v"}),
     ],
 )

@@ -174,7 +174,7 @@ def test_one_compiled_graph_has_the_gradients_of_eager_mode(name):
     def loss(steps):
         return encode(x, table=encode.phase_table(steps.double().cumsum(-1), x.dtype)).pow(3).sum()
 
-    inputs = (steps, encode.matrix.angles.alpha)  # type: ignore[union-attr]
+    inputs = (steps, encode.matrix.angles.log_alpha)  # type: ignore[union-attr]
     found = [torch.autograd.grad(run(steps), inputs) for run in (torch.compile(loss, fullgraph=True), loss)]
     assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
 

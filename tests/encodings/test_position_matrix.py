@@ -142,8 +142,8 @@ def test_a_table_without_its_axes_is_refused_where_it_is_made(wrong, values):
 def test_query_head_h_uses_key_head_h_over_group(name, lead):
     encode = make(name, 6, heads=3).double()
     with torch.no_grad():
-        for alpha in encode.matrix.parameters():
-            alpha *= torch.tensor([[1.0], [2.0], [3.0]])  # heads that differ
+        for log_alpha in encode.matrix.parameters():
+            log_alpha += torch.tensor([[1.0], [2.0], [3.0]]).log()  # heads that differ
     queries, group = features(*lead, 12, 5, 6), 4
     encoded = encode(queries)
     for h in range(12):
@@ -156,8 +156,8 @@ def test_query_head_h_uses_key_head_h_over_group(name, lead):
 def test_heads_of_their_own_differ(name):
     encode = make(name, 8, heads=2)
     with torch.no_grad():
-        for alpha in encode.matrix.parameters():
-            alpha[1] *= 2
+        for log_alpha in encode.matrix.parameters():
+            log_alpha[1] += 0.5
     x = features(1, 4, 8).expand(2, 4, 8)
     first, second = encode(x)
     assert not torch.allclose(first, second)

@@ -1,6 +1,7 @@
 """Loading under another class, head or configuration, and files that are refused."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ def test_an_encoding_that_is_changed_on_loading_is_drawn_from_its_seed(tmp_path)
     model.save_pretrained(tmp_path)
     loaded, info = LrpeForSequenceClassification.from_pretrained(tmp_path, encoding="type3", output_loading_info=True)
     permutations = {f"model.layers.{layer}.attention.encoding.matrix.cycles" for layer in range(2)}
-    angles = {f"model.layers.{layer}.attention.encoding.matrix.angles.alpha" for layer in range(2)}
+    of_angles = product(range(2), ("start", "log_alpha"))
+    angles = {f"model.layers.{layer}.attention.encoding.matrix.angles.{name}" for layer, name in of_angles}
     assert info["missing_keys"] == HEAD | permutations
     assert info["unexpected_keys"] == OF_THE_MASKED_LM | angles
     fresh = LrpeForSequenceClassification(tiny_config("type3")).state_dict()
@@ -118,6 +120,38 @@ def test_what_was_learned_stays_when_the_context_is_lengthened_on_loading(tmp_pa
     far = loaded(IDS, position_ids=4 * torch.arange(IDS.shape[1])[None]).logits  # as far apart as the model knows them
     torch.testing.assert_close(far, model(IDS).logits)
     assert not torch.allclose(logits(loaded), logits(model), atol=1e-3)
+
+
+def save_with_learned_alpha(model, folder: Path) -> None:
+    """Save the model as versions did whose parameter was α itself."""
+    model.save_pretrained(folder)
+    weights = load_file(folder / "model.safetensors")
+    for name in [name for name in weights if name.endswith("log_alpha")]:
+        place = name.removesuffix("log_alpha")
+        weights[f"{place}alpha"] = weights.pop(f"{place}start").mul(weights.pop(name).double().exp()).float()
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def test_a_trunk_whose_alpha_was_learned_itself_goes_under_a_head_and_is_saved_with_log_alpha(tmp_path):
+    model = perturbed(LrpeModel, causal=False, norm="rms")
+    model.layers[1].attention.encoding.matrix.angles.start.neg_()
+    save_with_learned_alpha(model, tmp_path)
+    loaded, info = LrpeForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert info["missing_keys"] == OF_THE_MASKED_LM
+    assert not info["unexpected_keys"]
+    for layer, own in zip(loaded.model.layers, model.layers, strict=True):
+        learned = own.attention.encoding.matrix.angles.alpha
+        assert torch.equal(layer.attention.encoding.matrix.angles.alpha, learned.float().double())
+    loaded.save_pretrained(tmp_path / "again")
+    assert load_file(tmp_path / "again" / "model.safetensors").keys() == loaded.state_dict().keys() - {"lm_head.weight"}
+
+
+@pytest.mark.parametrize("save", [save_with_learned_alpha, lambda model, folder: model.save_pretrained(folder)])
+def test_learned_angles_stay_when_the_base_is_changed_on_loading(save, tmp_path):
+    model = perturbed(encoding="type2")
+    save(model, tmp_path)
+    loaded = LrpeForCausalLM.from_pretrained(tmp_path, encoding={"name": "type2", "base": 50.0})
+    torch.testing.assert_close(logits(loaded), logits(model))
 
 
 @pytest.mark.parametrize("cls", [LrpeForCausalLM, LrpeForMaskedLM])

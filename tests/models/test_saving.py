@@ -52,7 +52,8 @@ def test_the_file_and_not_the_seed_defines_a_loaded_encoding(tmp_path):
     kinds = {name.split("attention.")[1] for name in moved}
     assert kinds == {
         "encoding.basis.v",
-        "encoding.matrix.angles.alpha",
+        "encoding.matrix.angles.log_alpha",
+        "encoding.matrix.angles.start",
         "decay.r",
     }
 
@@ -140,7 +141,7 @@ def test_saving_is_exact_in_every_dtype(dtype, tmp_path):
 def test_float64_angles_of_a_bfloat16_model_keep_their_digits_under_another_head(tmp_path):
     model = LrpeForCausalLM(tiny_config()).double()
     with torch.no_grad():
-        model.model.layers[0].attention.encoding.matrix.angles.alpha.mul_(1 / 3)
+        model.model.layers[0].attention.encoding.matrix.angles.log_alpha.add_(1 / 3)
     model.to(torch.bfloat16).save_pretrained(tmp_path)
     loaded = LrpeModel.from_pretrained(tmp_path)
     assert loaded.layers[0].feed_forward.up_proj.weight.dtype == torch.bfloat16

@@ -46,8 +46,10 @@ def perturbed(cls: type = LrpeForCausalLM, **changes: Any):
     torch.manual_seed(1)
     model = cls(tiny_config(**{"initializer_range": 0.1} | changes)).eval()
     with torch.no_grad():
-        for tensor in model.state_dict().values():
-            if tensor.is_floating_point():
+        for name, tensor in model.state_dict().items():
+            if name.endswith("log_alpha"):
+                tensor.uniform_(-0.1, 0.1)
+            elif tensor.is_floating_point():
                 tensor.mul_(1 + 0.01 * torch.rand_like(tensor) * (tensor < 0.9))  # and a decay stays below 1
     return model
 

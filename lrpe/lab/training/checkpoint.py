@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,8 +21,10 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lrpe.atomic import remove, sync, sync_folder, write_atomically
+from lrpe.encodings.old_angles import places_of_alpha, start_from_alpha
 from lrpe.errors import LrpeError, require
 from lrpe.lab.data.cache import hash_files
+from lrpe.lab.training.old_angle_moments import convert_moments
 from lrpe.lab.training.old_optimizer_state import METADATA, open_old_state
 from lrpe.lab.training.processes import rank, run_on_every, run_on_first, world_size
 from lrpe.lab.training.run_files import naming_failure
@@ -29,8 +32,6 @@ from lrpe.lab.training.steps import LossScale
 from lrpe.models.saved import quietly
 from lrpe.schema import conform_known
 from lrpe.serialization import read_json, to_json
-
-_Read = Callable[[str], Tensor]  # a whole tensor by its name, such as "layers.0.weight.exp_avg"
 
 
 def save_state(folder: Path, model: Any, optimizer: Any) -> None:
@@ -52,14 +53,22 @@ def _own_part(tensor: Tensor) -> Tensor:
     return (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach().cpu().contiguous()
 
 
-def load_state(folder: Path, model: Any, optimizer: Any) -> None:
-    """Load a saved state into the optimiser; ``LrpeError`` if it is incomplete or of another model."""
-    read = open_old_state(folder) if (folder / METADATA).exists() else _open_state(folder)
+def load_state(folder: Path, model: Any, optimizer: Any) -> list[str]:
+    """Load a saved state into the optimiser; ``LrpeError`` if it is incomplete or of another model.
+
+    Returns:
+        A sentence for each thing that was converted from an earlier version.
+    """
+    stored = open_old_state(folder) if (folder / METADATA).exists() else _open_state(folder)
+    remarks = convert_moments(stored, model)
     state: Any = get_optimizer_state_dict(model, optimizer)
     for name, tensors in state["state"].items():
         for key, like in tensors.items():
-            tensors[key] = _placed(read(f"{name}.{key}"), like, f"{name}.{key}")
+            full = f"{name}.{key}"
+            require(full in stored, f"The optimiser's state in {str(folder)!r} has no {full}: it is of another model.")
+            tensors[key] = _placed(stored[full](), like, full)
     set_optimizer_state_dict(model, optimizer, state)
+    return remarks
 
 
 def _placed(whole: Tensor, like: Tensor, name: str) -> Tensor:
@@ -76,9 +85,9 @@ def _placed(whole: Tensor, like: Tensor, name: str) -> Tensor:
     return whole.to(like.device)
 
 
-def _open_state(folder: Path) -> _Read:
-    """Return a function that joins a tensor's rows from all files, whose names sort by rank."""
-    try:
+def _open_state(folder: Path) -> dict[str, Callable[[], Tensor]]:
+    """Return a function that joins a tensor's rows from all files, for each name, such as "layers.0.weight.exp_avg"."""
+    try:  # names of files sort by rank
         shares = [safe_open(file, "pt") for file in sorted(folder.glob("*.safetensors"))]
     except (OSError, SafetensorError) as error:
         raise LrpeError(f"The optimiser's state in {str(folder)!r} cannot be read: {error}.") from error
@@ -86,13 +95,12 @@ def _open_state(folder: Path) -> _Read:
     for share in shares:
         for name in share.keys():  # noqa: SIM118 (not a dictionary)
             holders.setdefault(name, []).append(share)
+    return {name: partial(_join, name, shares) for name, shares in holders.items()}
 
-    def read(name: str) -> Tensor:
-        require(name in holders, f"The optimiser's state in {str(folder)!r} has no {name}: it is of another model.")
-        parts = [share.get_tensor(name) for share in holders[name]]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    return read
+def _join(name: str, shares: list[Any]) -> Tensor:
+    parts = [share.get_tensor(name) for share in shares]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -176,10 +184,14 @@ def _hashes(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): hash_files(path) for path in files}
 
 
-def load_checkpoint(folder: Path, model: Any, optimizer: Any) -> None:
-    """Load a checkpoint, written by any number of processes, into the model and the optimiser."""
+def load_checkpoint(folder: Path, model: Any, optimizer: Any) -> list[str]:
+    """Load a checkpoint, written by any number of processes, into the model and the optimiser.
+
+    Returns:
+        A sentence for each thing that a checkpoint of an earlier version had otherwise.
+    """
     load_weights(folder, model)
-    load_state(folder / "state", model, optimizer)
+    return load_state(folder / "state", model, optimizer)
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
@@ -192,6 +204,8 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     wanted = get_model_state_dict(model)
     prefix = "module." if isinstance(model, nn.parallel.DistributedDataParallel) else ""
     second = {name.removeprefix(prefix): first.removeprefix(prefix) for name, first in _tied_names(model).items()}
+    for place in places_of_alpha(found, wanted):
+        start_from_alpha(found, place)
     _check_same_tensors(folder, found, {name: wanted[name] for name in wanted if name not in second})
     whole: dict[str, Any] = found | {name: found[first] for name, first in second.items()}
     set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, strict=True))

@@ -111,16 +111,21 @@ class Loop:
         progress = run_on_first(self.history.find_newest)
         for text in self.history.damaged:
             way = "The previous one is used." if progress else "There is no previous one, so the run starts over."
-            print(f"{text} {way}", file=sys.stderr)
-            self.record.log(text)
+            self.remark(f"{text} {way}")
         if progress is not None:
             self.update = self.saved = progress.update
             self.best, self.metrics = progress.best, progress.figures()
             self.precision.restore(progress.precision)
-            load_checkpoint(self.history.path_of(self.update), self.model, self.optimizer)
+            for text in load_checkpoint(self.history.path_of(self.update), self.model, self.optimizer):
+                self.remark(text)
             self.record.log(f"Resumed after update {self.update}.")
             self.link_checkpoints()
         self.record.drop_metrics_after(self.update)
+
+    def remark(self, text: str) -> None:
+        if rank() == 0:
+            print(text, file=sys.stderr)
+        self.record.log(text)
 
     @contextmanager
     def monitored(self) -> Iterator[None]:

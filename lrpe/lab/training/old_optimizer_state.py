@@ -7,7 +7,9 @@ other is refused, so nothing in the pickle runs; tensors are read with ``weights
 import io
 import pickle
 import pickletools
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +60,15 @@ class _Piece:
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
-def open_old_state(folder: Path) -> Any:
-    """Return a function that reads a whole tensor by its name, such as "layers.0.weight.exp_avg"."""
-    pieces = _guarded(folder, lambda: _read_index(folder))
+def open_old_state(folder: Path) -> dict[str, Callable[[], Tensor]]:
+    """Return a function that reads a whole tensor, for each name, such as "layers.0.weight.exp_avg"."""
 
-    def read(name: str) -> Tensor:
-        require(name in pieces, f"The optimiser's state in {str(folder)!r} has no {name}: it is of another model.")
-        parts = _guarded(folder, lambda: [piece.read() for piece in pieces[name]])
+    def read(pieces: list[_Piece]) -> Tensor:
+        parts = _guarded(folder, lambda: [piece.read() for piece in pieces])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    return read
+    index = _guarded(folder, lambda: _read_index(folder))
+    return {name: partial(read, pieces) for name, pieces in index.items()}
 
 
 def _guarded(folder: Path, read: Any) -> Any:

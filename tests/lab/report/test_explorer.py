@@ -101,7 +101,7 @@ def test_what_was_learned_is_read_and_not_what_it_began_with(tmp_path):
     model = tiny(LrpeForCausalLM, {"name": "type2", "learned_basis": True}, decay=None).float()
     encoding = model.model.layers[1].attention.encoding
     with torch.no_grad():
-        encoding.matrix.angles.alpha.mul_(0.5)
+        encoding.matrix.angles.log_alpha.sub_(1)
         encoding.basis.v.add_(1)
     model.save_pretrained(tmp_path)
     layer = read_run(tmp_path)["layers"][1]
@@ -163,12 +163,12 @@ def test_a_layer_that_cannot_be_drawn_is_named_and_the_others_are(tmp_path, monk
 
 def test_a_layer_that_diverged_is_named_and_the_others_are_drawn(tmp_path):
     model = tiny(LrpeForCausalLM, "type2").float()
-    torch.nn.init.constant_(model.model.layers[0].attention.encoding.matrix.angles.alpha, torch.nan)
+    torch.nn.init.constant_(model.model.layers[0].attention.encoding.matrix.angles.log_alpha, torch.nan)
     model.save_pretrained(tmp_path / "run")
     run = read_run(tmp_path / "run")
     assert [layer["title"] for layer in run["layers"]] == ["layer 1"]
     assert run["refused"] == [
-        "Layer 0 of run: matrix.angles.alpha of its encoding is not finite: the run has diverged."
+        "Layer 0 of run: matrix.angles.log_alpha of its encoding is not finite: the run has diverged."
     ]
 
 

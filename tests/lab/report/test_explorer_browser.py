@@ -72,7 +72,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "small"
     model = tiny(LrpeForCausalLM, {"name": "type2", "heads": 4, "reflections": 2}).float()
     for block in model.model.layers:
-        torch.nn.init.uniform_(block.attention.encoding.matrix.angles.alpha, -1, 1)
+        torch.nn.init.uniform_(block.attention.encoding.matrix.angles.start, -1, 1)
     model.save_pretrained(folder / "last")
     return folder, model
 
