@@ -1,4 +1,4 @@
-"""Blocks, feed-forward layers and trunks, against the same written out by hand."""
+"""Blocks, feed-forward layers and norms, against the same written out by hand."""
 
 import pytest
 import torch
@@ -7,9 +7,8 @@ from torch.testing import assert_close
 
 from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import read_tokens
-from lrpe.models import LrpeForSequenceClassification, LrpeModel
-from lrpe.models.block import Block, DropPath, FeedForward, build_attention
-from tests.models.tiny import draw_ids, tiny, tiny_config
+from lrpe.models.block import BatchNorm, Block, DropPath, FeedForward, build_attention
+from tests.models.tiny import tiny_config
 
 EPS = 0.1  # large enough to show
 GRADES = torch.linspace(0.5, 2.0, 32).double()
@@ -93,29 +92,40 @@ def test_the_attention_of_a_layer_has_what_the_configuration_says(attention):
         assert not built.causal
 
 
-@pytest.mark.parametrize("choice", [{}, {"norm_position": "post"}, {"embedding_norm": True}])
-def test_a_trunk_is_an_embedding_blocks_and_a_last_norm(choice):
-    model, ids = tiny(LrpeModel, norm_eps=EPS, **choice), draw_ids(2, 5)
-    x = model.embed_tokens(ids)
-    x = model.embedding_norm(x) if "embedding_norm" in choice else x
-    tokens, seen = read_tokens(x), []
-    for block in model.layers:
-        seen.append(x)
-        x = block(x, tokens)[0]
-    x = x if "norm_position" in choice else model.norm(x)
-    output = model(ids, output_hidden_states=True)
-    assert_close(output.last_hidden_state, x)
-    assert len(output.hidden_states) == 3
-    for found, expected in zip(output.hidden_states, [*seen, x], strict=True):
-        assert_close(found, expected)
-    norms = [module for name, module in model.named_modules() if name.endswith("norm")]
-    assert {norm.eps for norm in norms} == {EPS}
+def test_batch_norm_counts_real_tokens_only():
+    torch.manual_seed(0)
+    x, mask = torch.randn(3, 5, 4).double(), torch.arange(5) < torch.tensor([5, 2, 4])[:, None]
+    ours, theirs = BatchNorm(4).double(), torch.nn.BatchNorm1d(4).double()
+    assert_close(ours(x, mask)[mask], theirs(x[mask]))
+    assert_close(ours.running_mean, theirs.running_mean)
+    assert_close(ours.running_var, theirs.running_var)
+    assert_close(ours.eval()(x, mask), theirs.eval()(x.flatten(0, 1)).view_as(x))
 
 
-@pytest.mark.parametrize("inner", [None, 8])
-def test_a_classifier_is_one_layer_or_two_with_a_tanh_between(inner):
-    model, ids = tiny(LrpeForSequenceClassification, classifier_hidden_size=inner, num_labels=3), draw_ids(2, 5)
-    x, head = model.model(ids).last_hidden_state.mean(1), model.classifier
-    x = x if inner is None else (x @ head.dense.weight.T + head.dense.bias).tanh()
-    assert_close(model(ids).logits, x @ head.labels.weight.T + head.labels.bias)
-    assert head.labels.in_features == (inner or 32)
+@pytest.mark.parametrize("real", [1, 2])
+def test_batch_norm_of_few_tokens_divides_by_as_many_as_there_are(real):
+    norm, x = BatchNorm(3, eps=0.5).double(), torch.randn(1, 4, 3).double()
+    torch.nn.init.constant_(norm.weight, 3.0)
+    torch.nn.init.constant_(norm.bias, 2.0)
+    mask = (torch.arange(4) < real)[None]
+    y, tokens = norm(x, mask), x[0, :real]
+    mean, variance = tokens.mean(0), tokens.var(0, correction=0)
+    assert_close(y[0, :real], 3 * (tokens - mean) / (variance + 0.5).sqrt() + 2)
+    assert_close(norm.running_mean, 0.1 * mean)
+    assert_close(norm.running_var, 0.9 + 0.1 * (tokens.var(0) if real > 1 else torch.zeros(3).double()))
+    assert norm.num_batches_tracked == 1
+
+
+def test_batch_norm_without_a_real_token_gives_numbers():
+    norm = BatchNorm(3).double()
+    assert norm(torch.randn(1, 4, 3).double(), torch.zeros(1, 4, dtype=torch.bool)).isfinite().all()
+    assert norm.running_var.isfinite().all()
+
+
+def test_batch_norm_of_many_tokens_does_not_overflow_in_half_precision():
+    norm, mask = BatchNorm(1), torch.ones(20, 4000, dtype=torch.bool)
+    mask[0, 0] = False
+    y = norm(torch.randn(20, 4000, 1).half(), mask)
+    assert y.dtype == torch.float16
+    assert y.isfinite().all()
+    assert norm.running_mean.isfinite().all()

@@ -1,22 +1,17 @@
+"""Configurations: what comes back from a file, what layers get, and what is refused."""
+
 import json
 
 import pytest
 
 from lrpe import EncodingConfig, LrpeError
-from lrpe.models import LrpeConfig, architecture, configuration
-from lrpe.models.architectures import ARCHITECTURES
+from lrpe.models import LrpeConfig, configuration
 from tests.models.tiny import ENCODINGS, tiny_config
 
 
 def reload(config: LrpeConfig, folder) -> LrpeConfig:
     config.save_pretrained(folder)
     return LrpeConfig.from_pretrained(folder)
-
-
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_every_named_configuration_comes_back_from_its_file(name, tmp_path):
-    config = architecture(name)
-    assert reload(config, tmp_path).to_dict() == config.to_dict()
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -131,13 +126,34 @@ def test_a_configuration_that_is_no_object_is_refused(tmp_path):
         LrpeConfig.from_pretrained(tmp_path)
 
 
-def test_an_unknown_architecture_is_refused_with_the_nearest():
-    with pytest.raises(LrpeError, match=r"no architecture named 'deit-smal'. Did you mean 'deit-small'"):
-        architecture("deit-smal")
-
-
 def test_checking_a_configuration_warns_of_nothing(monkeypatch):
     said = []
     monkeypatch.setattr("transformers.configuration_utils.logger.warning_once", said.append)
     LrpeConfig()
     assert not said
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 30}, "num_attention_heads must divide hidden_size"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads must be a whole number"),
+        ({"image_size": -16}, "image_size must be a whole number"),
+        ({"classifier_hidden_size": 0}, "classifier_hidden_size must be a whole number"),
+        ({"norm_eps": float("nan")}, "norm_eps must be a number above 0"),
+        ({"initializer_range": -1.0}, "initializer_range must be a number above 0"),
+        ({"gated": "no"}, "gated must be one of"),
+        ({"causal": "yes"}, "causal must be one of"),
+        ({"pad_token_id": 40}, "pad_token_id must be below vocab_size=40"),
+        ({"encoding": 3}, "encoding must be a name, a dictionary, or a list"),
+        ({"seed": "a"}, "seed must be a whole number"),
+        ({"hidden_dropout_prob": "a"}, "hidden_dropout_prob must be a rate"),
+    ],
+)
+def test_a_number_that_is_none_is_named(changes, message):
+    with pytest.raises(LrpeError, match=message):
+        tiny_config(**changes)
+
+
+def test_a_tuple_is_as_good_as_a_list():
+    assert tiny_config(attention=("linear", "softmax")).layer_attention(1) == "softmax"

@@ -149,14 +149,6 @@ def test_generation_starts_from_embeddings_too():
     assert torch.equal(found, generate(model, ids)[:, 5:])
 
 
-def test_the_cache_of_linear_attention_does_not_grow():
-    model, sizes = tiny(LrpeForCausalLM), []
-    for tokens in (4, 40):
-        output = generate(model, draw_ids(1, 3), max_new_tokens=tokens, return_dict_in_generate=True)
-        sizes.append(output.past_key_values.nbytes)
-    assert sizes[0] == sizes[1]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -169,64 +161,6 @@ def test_the_cache_of_linear_attention_does_not_grow():
 def test_what_a_state_cannot_do_is_refused(changes, message):
     with pytest.raises(LrpeError, match=message):
         generate(tiny(LrpeForCausalLM), draw_ids(1, 5), **changes)
-
-
-def test_a_cache_of_another_kind_or_model_is_refused():
-    from transformers import DynamicCache
-
-    model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
-    with pytest.raises(LrpeError, match=r"past_key_values must be an LrpeCache.*got DynamicCache"):
-        model(ids, past_key_values=DynamicCache())
-    with pytest.raises(LrpeError, match="must have 2 layers; got 3"):
-        model(ids, past_key_values=LrpeCache(3))
-    with pytest.raises(LrpeError, match="cannot remove tokens"):
-        model(ids).past_key_values.crop(1)
-
-
-def test_a_reset_cache_is_an_empty_one():
-    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
-    cache = model(ids).past_key_values
-    cache.reset()
-    assert cache.get_seq_length() == 0
-    assert_close(model(ids, past_key_values=cache).logits, model(ids).logits)
-
-
-def test_rows_of_a_cache_are_repeated_and_selected():
-    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 6)
-    cache = model(ids[:, :5]).past_key_values
-    cache.batch_repeat_interleave(2)
-    cache.batch_select_indices(torch.tensor([3, 0]))
-    after = model(ids[[1, 0], 5:], past_key_values=cache).logits
-    assert_close(after[:, 0], model(ids[[1, 0]]).logits[:, 5])
-
-
-def test_bad_input_is_named():
-    model, ids = tiny(LrpeForCausalLM), draw_ids(1, 5)
-    with pytest.raises(LrpeError, match="at least 0 and below vocab_size=40; got -2 to 40"):
-        model(torch.tensor([[40, -2, 7]]))
-    with pytest.raises(LrpeError, match="one of input_ids, inputs_embeds and pixel_values; got none"):
-        model()
-    with pytest.raises(LrpeError, match=r"attention_mask must be \(batch, n\)"):
-        model(ids, attention_mask=torch.ones(1, 1, 5, 5))
-    with pytest.raises(LrpeError, match="output_attentions=False"):
-        model(ids, output_attentions=True)
-    with pytest.raises(LrpeError, match="causal must be True or None in LrpeForCausalLM; got causal=False"):
-        tiny(LrpeForCausalLM, causal=False)
-
-
-def test_logits_to_keep_are_the_last_ones():
-    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
-    logits = model(ids).logits
-    assert_close(model(ids, logits_to_keep=2).logits, logits[:, -2:])
-    assert_close(model(ids, logits_to_keep=torch.tensor([0, 3])).logits, logits[:, [0, 3]])
-
-
-def test_hidden_states_and_tuples_come_as_asked():
-    model, ids = tiny(LrpeForCausalLM), draw_ids(2, 5)
-    hidden = model(ids, output_hidden_states=True).hidden_states
-    assert len(hidden) == 3
-    assert_close(model.lm_head(hidden[-1]), model(ids).logits)
-    assert_close(model(ids, return_dict=False)[0], model(ids).logits)
 
 
 def test_the_generation_configuration_can_forbid_the_cache():

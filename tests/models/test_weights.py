@@ -26,7 +26,7 @@ from lrpe.models import (
     LrpeForTokenClassification,
     LrpeModel,
 )
-from tests.models.tiny import IDS, assert_same_tensors, logits, perturbed, tiny_config
+from tests.models.tiny import IDS, assert_same_tensors, logits, perturbed, tiny, tiny_config
 
 HEAD = {"classifier.labels.weight", "classifier.labels.bias"}
 OF_THE_MASKED_LM = {"dense.weight", "dense.bias", "dense_norm.weight", "lm_head.bias"}
@@ -247,3 +247,15 @@ def test_a_configuration_that_is_not_ours_is_refused_and_the_field_named(field, 
     file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
     with pytest.raises(LrpeError, match=message):
         LrpeForCausalLM.from_pretrained(saved)
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    from safetensors.torch import save_file
+
+    model = tiny(LrpeForCausalLM).float()
+    model.save_pretrained(tmp_path)
+    save_file({"transformer.h.0.attn.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(LrpeError, match="are of another model: none of the expected"):
+        LrpeForCausalLM.from_pretrained(tmp_path)
+    with pytest.raises(LrpeError, match="use_safetensors must be True"):
+        LrpeForCausalLM.from_pretrained(tmp_path, use_safetensors=False)
