@@ -21,7 +21,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("config", "family"),
     ),
     "lrpe.theory": (
-        *("rank_growth", "linearizability", "probes", "laws", "definition", "canonical", "instances", "derive"),
+        *("rank_growth", "linearizability", "probes", "laws", "token_rules", "cocycle", "definition", "canonical"),
+        *("instances", "derive"),
     ),
     "lrpe.attention": (
         *(

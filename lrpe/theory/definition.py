@@ -1,4 +1,4 @@
-"""verify: measure whether an encoding, or an idea for one, obeys Definition 3.1 and Proposition 3.2.
+"""verify: measure whether an encoding, or an idea for one, obeys Definition 3.1 and Proposition 3.2, or a cocycle.
 
 Definition 3.1: (M_s q)ᴴ (M_t k) = qᴴ W_{t-s} k with W_0 = I. Proposition 3.2: then W_s can be chosen unitary with
 W_{t-s} = W_sᴴ W_t. So s ↦ W_s is a unitary representation of the integers, fixed by W_1: W_s = W_1^s.
@@ -18,10 +18,12 @@ from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.errors import LrpeError, require
+from lrpe.theory.cocycle import describe_equal_steps, describe_test, laws_of_steps, laws_of_transition
 from lrpe.theory.laws import Measure, Report
 from lrpe.theory.linearizability import linearizability
 from lrpe.theory.probes import Images, Places, images_of_factor, images_of_map, images_of_matrix, images_of_rows
 from lrpe.theory.rank_growth import as_matrix
+from lrpe.theory.token_rules import Rule, TokenRules
 
 _DENSE = 128  # dense matrices are tested at every position up to this one
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -32,6 +34,9 @@ def verify(
     *,
     relative: Callable[[int], Any] | None = None,
     map: Callable[[Tensor, int], Tensor] | None = None,
+    transition: Callable[[Tensor], Tensor] | None = None,
+    steps: Rule | None = None,
+    log_decay: Rule | None = None,
     dim: int | None = None,
     tolerance: float | None = None,
     from_zero: bool = False,
@@ -43,12 +48,20 @@ def verify(
     than float64 is tested up to 2048. A table that ends earlier is tested to its end. ``report.tested`` says so.
     Linearity is tested on vectors of lengths 1e-4, 1 and 1e4.
 
+    With ``steps``, ``log_decay`` or ``transition`` each token τ brings its own step U_τ and decay r_τ. Then the laws
+    are those of the cocycle W(t←s) = U_t ⋯ U_{s+1}, of its split into M_t and M_s, of decay and causality, and for
+    equal steps Definition 3.1. They are measured on random tokens, or on the given numbers.
+
     Args:
         subject: an encoding, its P or its Λ; a function from a position to the matrix M_s; or, with ``dim``, any
             nn.Module that is called with rows x (..., n, dim) and integer positions (n,) or (batch, n).
         relative: a function from an offset t-s to the matrix (or number) W_{t-s}; its linearizability is measured too.
         map: a function of a vector of size ``dim`` and a position; it must be linear in the vector.
-        dim: the size of the vectors that ``map``, or a module, takes.
+        transition: a function from tokens x (n, dim) to the matrix U_τ of each, (n, d, d).
+        steps: token-dependent steps u_τ of an encoding, (n,), or (n, angles) with one per angle; or a function from
+            tokens x (n, dim) to them. Token τ turns by u_τ·α.
+        log_decay: log r_τ ≤ 0, (n,), beside the steps or a transition; or a function from tokens to it.
+        dim: the size of the vectors that ``map``, or a module, takes, or of the tokens.
         tolerance: the largest residual that still holds. If None it follows from the dtype of what the subject returns:
             1e-8 for float64, 2e-3 for float32, whose angles may be rounded, and 4 epsilons more for half precision.
         from_zero: whether the subject has no negative positions.
@@ -62,9 +75,18 @@ def verify(
     True
     >>> bool(verify(lambda s: 1.01**s * torch.eye(2)))
     False
+    >>> bool(verify(Orthogonal(4), steps=lambda x: x[:, 0].sigmoid(), dim=3))
+    True
     """
-    given = [value for value in (subject, relative, map) if value is not None]
-    require(len(given) == 1, f"verify takes exactly one of subject, relative=W(s) and map=f(x, s); got {len(given)}.")
+    given = [value for value in (subject, relative, map, transition) if value is not None]
+    require(
+        len(given) == 1,
+        f"verify takes exactly one of subject, relative=W(s), map=f(x, s) and transition=U(x); got {len(given)}.",
+    )
+    brought = {"transition": transition, "steps": steps, "log_decay": log_decay}
+    rules = TokenRules({name: _exact_rule(rule) for name, rule in brought.items() if rule is not None}, dim, seed)
+    if rules.rules:
+        return _verify_tokens(subject, rules, tolerance)
     if relative is not None:
         return _verify_relative(relative, Measure(relative(0), tolerance, from_zero, seed))
     if map is not None:
@@ -87,10 +109,7 @@ def _known_dim(dim: int | None, what: str, who: str) -> int:
 
 
 def _verify_module(subject: nn.Module, dim: int | None, tolerance: float | None, from_zero: bool, seed: int) -> Report:
-    if isinstance(subject, PositionMatrix):
-        subject = Encoding(Identity(subject.dim), subject)
-    if isinstance(subject, Basis):
-        subject = Encoding(subject, Orthogonal(subject.dim, Angles(torch.zeros(0))))
+    subject = _as_encoding(subject)
     exact = _in_double(subject)
     measure = Measure(torch.zeros(1, dtype=torch.float64), tolerance, from_zero, seed)
     if isinstance(exact, Encoding):
@@ -110,6 +129,45 @@ def _verify_module(subject: nn.Module, dim: int | None, tolerance: float | None,
             "linearizability(form.relative)."
         ) from None
     return _verify_factor(subject, type(subject).__name__, Measure(first, tolerance, from_zero, seed))
+
+
+def _as_encoding(subject: nn.Module) -> nn.Module:
+    """Return a P or a Λ as the encoding in which it is the only factor, and other modules unchanged."""
+    if isinstance(subject, PositionMatrix):
+        return Encoding(Identity(subject.dim), subject)
+    if isinstance(subject, Basis):
+        return Encoding(subject, Orthogonal(subject.dim, Angles(torch.zeros(0))))
+    return subject
+
+
+def _verify_tokens(subject: Any, rules: TokenRules, tolerance: float | None) -> Report:
+    """Verify what each token brings: a transition of its own, or a step of an encoding."""
+    if "transition" in rules.rules:
+        require("steps" not in rules.rules, "A transition is a whole step; got steps= beside transition=. Omit one.")
+        return _verify_transition(rules, tolerance)
+    exact = _in_double(_as_encoding(subject)) if isinstance(subject, nn.Module) else None
+    if not isinstance(exact, Encoding):
+        raise LrpeError(
+            f"{' and '.join(rules.rules)} must come with an Encoding whose Λ has angles; got "
+            f"{type(subject).__name__}. For steps of another form, pass transition=U(x)."
+        )
+    measure = Measure(torch.zeros(1, dtype=torch.float64), tolerance, False, rules.seed)
+    laws = laws_of_steps(exact, rules, measure)
+    notes = (describe_equal_steps(), *rules.notes, *_notes_of(exact))
+    return Report(f"{_describe(exact)}, token-dependent steps", tuple(laws), describe_test(rules, measure), notes)
+
+
+def _verify_transition(rules: TokenRules, tolerance: float | None) -> Report:
+    U = rules.values("transition")
+    measure = Measure(U, tolerance, False, rules.seed)
+    note = "W(t←s) = U_t ⋯ U_{s+1} is a cocycle by definition, so that law is not measured"
+    laws, name = laws_of_transition(rules, U, measure), f"U(x), x of size {rules.width}"
+    return Report(name, tuple(laws), describe_test(rules, measure), (note, *rules.notes))
+
+
+def _exact_rule(rule: Rule) -> Rule:
+    """Return a module in float64, and functions and numbers unchanged."""
+    return _in_double(rule) if isinstance(rule, nn.Module) else rule
 
 
 def _verify_encoding(given: Encoding, exact: Encoding, measure: Measure) -> Report:
