@@ -54,8 +54,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("build", "run", "baselines", "cost", "pool", "cells", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
-        *("verb", "words", "table", "demo", "train", "evaluate", "generate", "runs", "report", "verify", "data"),
-        *("explore", "export", "bench", "verbs", "parser", "command_line"),
+        *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "verbs", "parser", "command_line"),
     ),
     "lrpe.lab.benchmarks": (
         *("timing", "process", "agreement", "memory", "lines", "peers", "measurement", "compare"),
@@ -111,7 +110,7 @@ def test_every_module_imports_only_from_modules_above_it():
     ("path", "source", "problem"),
     [
         ("errors.py", "from lrpe.positions import sequence", "lrpe.errors imports lrpe.positions, which is below it"),
-        ("positions.py", "import lrpe.lab.cli.verify", "lrpe.positions imports lrpe.lab.cli.verify, which is below it"),
+        ("positions.py", "import lrpe.lab.cli.train", "lrpe.positions imports lrpe.lab.cli.train, which is below it"),
         ("models.py", "from .lab.cli import main", "lrpe.models imports lrpe.lab.cli, which is below it"),
         ("lab/data.py", "from .cli import main", "lrpe.lab.data imports lrpe.lab.cli, which is below it"),
         (
@@ -130,9 +129,9 @@ def test_every_module_imports_only_from_modules_above_it():
             "lrpe.encodings.encoding imports lrpe.encodings, the package it is in; import the module that has the name",
         ),
         (
-            "lab/cli/verify.py",
+            "lab/cli/train.py",
             "from lrpe import Encoding",
-            "lrpe.lab.cli.verify imports lrpe, the package it is in; import the module that has the name",
+            "lrpe.lab.cli.train imports lrpe, the package it is in; import the module that has the name",
         ),
         (
             "encodings/__init__.py",
@@ -179,8 +178,8 @@ def test_imports_along_the_order_are_accepted(tmp_path):
         "positions.py": "import math\nimport torch.nn.functional as F\nfrom lrpe.errors import LrpeError",
         "encodings/__init__.py": "from .encoding import Encoding",
         "encodings/encoding.py": "from . import basis\nfrom ..errors import LrpeError",
-        "lab/cli/__init__.py": "from lrpe.lab.cli.verify import verify",
-        "lab/cli/verify.py": "import jsonargparse\nimport lrpe.errors\nfrom lrpe.encodings import Encoding",
+        "lab/cli/__init__.py": "from lrpe.lab.cli.train import verify",
+        "lab/cli/train.py": "import jsonargparse\nimport lrpe.errors\nfrom lrpe.encodings import Encoding",
     }
     assert find_problems(make_tree(tmp_path, sources)) == []
 
@@ -277,7 +276,7 @@ def circle_problems(imports: dict[str, set[str]]) -> list[str]:
 def make_tree(folder: Path, sources: dict[str, str]) -> Path:
     """A small lrpe/ in folder: the given files among a few empty ones."""
     empty = ["__init__.py", "errors.py", "positions.py", "encodings/__init__.py", "encodings/basis.py"]
-    empty += ["encodings/encoding.py", "lab/cli/__init__.py", "lab/cli/verify.py"]
+    empty += ["encodings/encoding.py", "lab/cli/__init__.py", "lab/cli/train.py"]
     for path, source in {**dict.fromkeys(empty, ""), **sources}.items():
         file = folder / "lrpe" / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The command line ``lrpe``, with one module per verb."""
+"""The command line ``lrpe``: its verbs, and the parser of their options."""
 
 from lrpe.lab.cli.command_line import main
 

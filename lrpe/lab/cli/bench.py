@@ -1,13 +1,11 @@
 """``lrpe bench``: measure speed as ratios, each benchmark in its own process."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from lrpe.errors import require
-from lrpe.lab.cli.verb import Verb
 from lrpe.lab.cli.words import words
 from lrpe.schema import Range
 
@@ -188,4 +186,4 @@ class BenchCompare:
 
 
 _KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain, BenchLoop)
-BENCHMARKS: Mapping[str, type[Verb]] = {kind.benchmark: kind for kind in _KINDS} | {"compare": BenchCompare}
+BENCHMARKS = {kind.benchmark: kind for kind in _KINDS} | {"compare": BenchCompare}

@@ -25,8 +25,7 @@ import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from lrpe.errors import LrpeError
-from lrpe.lab.cli.verb import Verb
-from lrpe.lab.cli.verbs import VERBS, Group
+from lrpe.lab.cli.verbs import VERBS, Group, Verb
 from lrpe.lab.cli.words import take_dotted
 from lrpe.lab.options import parse_word
 

@@ -2,20 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from lrpe.lab.cli.bench import BENCHMARKS
 from lrpe.lab.cli.data import DataList, DataPrepare, DataShow
-from lrpe.lab.cli.demo import RunDemo
-from lrpe.lab.cli.evaluate import Evaluate
-from lrpe.lab.cli.explore import Explore
-from lrpe.lab.cli.export import Export
-from lrpe.lab.cli.generate import Generate
-from lrpe.lab.cli.report import Report
-from lrpe.lab.cli.runs import Runs
-from lrpe.lab.cli.table import MakeTable
+from lrpe.lab.cli.encodings import Explore, Verify
+from lrpe.lab.cli.models import Export, Generate
+from lrpe.lab.cli.runs import Evaluate, Report, Runs
+from lrpe.lab.cli.table import MakeTable, RunDemo
 from lrpe.lab.cli.train import Train
-from lrpe.lab.cli.verb import Verb
-from lrpe.lab.cli.verify import Verify
+
+
+class Verb(Protocol):
+    """A command: a dataclass whose fields are its options and whose docstring is its help.
+
+    ``needs`` lists the extras of lrpe that it requires.
+    """
+
+    needs: ClassVar[tuple[str, ...]]
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lrpe.lab.cli import main
+from lrpe.lab.cli.encodings import Verify
 from lrpe.lab.cli.parser import Parser, add_options
 from lrpe.lab.cli.verbs import VERBS, Group
-from lrpe.lab.cli.verify import Verify
 
 
 def test_the_version_is_the_installed_one(capsys):

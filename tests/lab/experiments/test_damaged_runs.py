@@ -9,7 +9,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.cli import main
-from lrpe.lab.cli.generate import read_tokenizer
+from lrpe.lab.cli.models import read_tokenizer
 from lrpe.lab.experiments.build import find_checkpoint
 from lrpe.lab.experiments.config_file import read_experiment
 from lrpe.lab.experiments.run import is_finished

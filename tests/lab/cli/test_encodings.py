@@ -9,8 +9,10 @@ from lrpe.encodings.encoding import Encoding
 from lrpe.encodings.family import FAMILY, encoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.lab.cli import main
-from lrpe.lab.cli.verify import Verify
+from lrpe.lab.cli.encodings import Verify
+from lrpe.models import LrpeForCausalLM
 from lrpe.theory import definition
+from tests.models.tiny import tiny
 
 
 class Drifting(Unitary):
@@ -102,3 +104,25 @@ def test_the_seed_of_permuteformer_as_published_stays_unless_another_is_asked_fo
     published, other = (Verify(seed=seed).build("per").state_dict()["matrix.cycles"] for seed in (0, 1))
     assert torch.equal(published, encoding("per", head_dim=64, heads=8).state_dict()["matrix.cycles"])
     assert not torch.equal(published, other)
+
+
+def test_explore_writes_the_page_and_says_where(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["explore", "-o", str(page)]) == 0
+    assert capsys.readouterr().out == f"The page: {page}\n"
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_explore_offers_the_layers_of_every_run(tmp_path):
+    for name in ("one", "two"):
+        tiny(LrpeForCausalLM).float().save_pretrained(tmp_path / name)
+    page = tmp_path / "page.html"
+    assert main(["explore", "--out", str(page), "--run", str(tmp_path / "one"), str(tmp_path / "two")]) == 0
+    assert '"title":"two"' in page.read_text(encoding="utf-8")
+
+
+def test_a_run_that_is_not_there_is_a_sentence_and_no_page(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["explore", "-o", str(page), "--run", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith("lrpe: A run is a folder")
+    assert not page.exists()

@@ -1,4 +1,4 @@
-"""``lrpe generate``: continue a text with a trained language model."""
+"""``lrpe generate`` and ``lrpe export``: continue a text with a trained model, or write it for transformers."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,3 +89,36 @@ def _find_tokenizer(source: Path) -> Path:
     raise LrpeError(
         f"{str(source)!r} has no tokenizer.json, neither in tokenizer/, as a run has, nor beside the weights."
     )
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a model to a folder that transformers loads.
+
+    RUN is a model's folder (config.json and safetensors) or a run's, whose best checkpoint, or else last, is exported.
+
+    Attributes:
+        source: folder of the model or the run.
+        to: folder to create; required.
+        remote_code: include our code, for users who have transformers but not lrpe.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("models",)
+    source: list[Path] = field(default_factory=list, metadata={"words": "RUN"})
+    to: Path | None = None
+    remote_code: bool = False
+
+    def run(self) -> int:
+        from lrpe.adapt.export import export
+        from lrpe.atomic import naming_failure
+        from lrpe.models.saved import quietly
+
+        source = one(self.source, "export", "run")
+        if self.to is None:
+            raise LrpeError("lrpe export needs --to, the folder to create: lrpe export RUN --to DIR.")
+        # a folder name that is not valid Unicode cannot be written in its README.md
+        with quietly(), naming_failure(self.to, UnicodeEncodeError):
+            folder = export(source, self.to, self.remote_code)
+        print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir() if file.suffix != '.py'))}")
+        print("Its README.md says how to load it.")
+        return 0

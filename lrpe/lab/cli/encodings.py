@@ -1,9 +1,10 @@
-"""``lrpe verify``: measure Definition 3.1 and Proposition 3.2 on named encodings."""
+"""``lrpe verify`` and ``lrpe explore``: measure the laws of encodings, and compare two of them in a browser."""
 
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from lrpe.lab.aligned import in_columns
@@ -95,3 +96,25 @@ def summary(encodings: dict[str, "PositionalEncoding"], reports: dict[str, "Repo
 def residuals(report: "Report", equations: Sequence[str]) -> list[str]:
     measured = {law.equation: law.residual for law in report.laws}
     return [f"{measured[equation]:.1e}" if equation in measured else "–" for equation in equations]
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Write a page for a browser that compares encodings: kernel, scores, features, spectrum and Δ.
+
+    Attributes:
+        out: file of the page.
+        runs: runs, or folders of models, whose learned angles, bases and decays are added to the page.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("report",)
+    out: Path = field(default=Path("explorer.html"), metadata={"flags": ("-o", "--out")})
+    runs: list[Path] = field(default_factory=list, metadata={"flags": ("--run",), "many": "DIR"})
+
+    def run(self) -> int:
+        from lrpe.lab.report.explorer.learned import read_run
+        from lrpe.lab.report.explorer.page import write_explorer
+
+        page = write_explorer(self.out, [read_run(folder) for folder in self.runs])
+        print(f"The page: {page.resolve()}")
+        return 0
