@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.cli.words import one, pairs
+from lrpe.lab.cli.words import one, pairs, parse_options
 from lrpe.schema import Range
 
 if TYPE_CHECKING:
@@ -99,7 +99,8 @@ class DataPrepare:
 
 def _load_with(name: str, path: Path | None, hub: bool, options: str) -> "Dataset":
     """Load a dataset with options written as name=value,name=value."""
-    from lrpe.lab.data.catalog import load, read_options
+    from lrpe.lab.data.catalog import find_loader, load
 
-    words = pairs(options, "--options must be name=value")
-    return load(name, path, hub, **read_options(name, path, hub, words))
+    texts = pairs(options, "--options must be name=value")
+    loader, arguments = find_loader(name, path, hub)
+    return load(name, path, hub, **parse_options(loader, name, texts, positional=len(arguments)))

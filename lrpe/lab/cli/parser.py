@@ -26,8 +26,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from lrpe.errors import LrpeError
 from lrpe.lab.cli.verbs import VERBS, Group, Verb
-from lrpe.lab.cli.words import take_dotted
-from lrpe.lab.options import parse_word
+from lrpe.lab.cli.words import parse_word, take_dotted
 
 _Words = tuple[str, ...]  # ("bench", "encoding")
 

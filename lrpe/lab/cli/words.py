@@ -1,13 +1,14 @@
-"""Parse lists, pairs and dotted keys from the command line."""
+"""Parse the words of the command line: lists, pairs, dotted keys, and values of a declared type."""
 
 import os
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.lab.options import parse_word
-from lrpe.schema import Seed
+from lrpe.lab.options import find_option_types
+from lrpe.schema import Seed, conform
 
 Word = TypeVar("Word", str, Path)
 
@@ -101,3 +102,42 @@ def _read_value(key: str, text: str) -> Any:
         return parse_yaml(text)
     except LrpeError as error:
         raise LrpeError(f"The value of --{key[:80]} cannot be read: {error}.") from error
+
+
+def parse_options(
+    function: Callable[..., Any], what: str, texts: Mapping[str, str], positional: int = 0
+) -> dict[str, Any]:
+    """Return options written as text, converted to the types that the function declares; see ``conform_options``."""
+    declared = find_option_types(function, what, texts, positional)
+    return {name: parse_word(text, declared[name], f"{name} of {what}") for name, text in texts.items()}
+
+
+def parse_word(text: str, hint: Any, key: str) -> Any:
+    """Return text converted to the declared type; ``key`` names it in errors."""
+    kinds = [_bare(member) for member in _members(hint)]
+    if types.NoneType in kinds and text in ("null", "none", "None"):
+        return None
+    if str in kinds or Path in kinds:
+        if Path not in kinds and not _is_unicode(text):
+            raise LrpeError(f"{key} must be UTF-8 text; got {text!r}.")
+        return conform(text, hint, key)
+    from lrpe.serialization import parse_yaml  # yaml comes with an extra, and `lrpe --help` must work without it
+
+    try:
+        value = parse_yaml(text)
+    except LrpeError:
+        value = text  # conform refuses it and names the expected type
+    return conform(value, hint, key)
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether text has no lone surrogates, which is how Python passes on bytes that are not UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _bare(hint: Any) -> Any:
+    return _bare(get_args(hint)[0]) if get_origin(hint) is Annotated else hint

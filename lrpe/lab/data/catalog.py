@@ -20,7 +20,7 @@ from lrpe.lab.data.images.class_folders import ENTRIES as IMAGES
 from lrpe.lab.data.images.digits import ENTRIES as DIGITS
 from lrpe.lab.data.text.corpora import ENTRIES as CORPORA
 from lrpe.lab.data.text.hub import ENTRIES as HUB
-from lrpe.lab.options import conform_options, parse_options
+from lrpe.lab.options import conform_options
 
 _ENTRIES: tuple[Entry, ...] = (
     *(*CORPORA, *HUB, *GLUE, *EMBEDDED_GLUE),
@@ -42,14 +42,8 @@ def load(name: str, path: Path | None = None, hub: bool = False, **options: Any)
     Raises:
         LrpeError: the name, the path or an option is wrong; the message says how to get the data.
     """
-    loader, arguments = _find_loader(name, path, hub)
-    return loader(*arguments, **conform_options(loader, name, options, given=len(arguments)))
-
-
-def read_options(name: str, path: Path | None, hub: bool, words: Mapping[str, str]) -> dict[str, Any]:
-    """Convert options written as text to the types that the dataset's loader declares."""
-    loader, arguments = _find_loader(name, path, hub)
-    return parse_options(loader, name, words, given=len(arguments))
+    loader, arguments = find_loader(name, path, hub)
+    return loader(*arguments, **conform_options(loader, name, options, positional=len(arguments)))
 
 
 def check_options(name: str, hub: bool, options: Mapping[str, Any]) -> None:
@@ -57,10 +51,10 @@ def check_options(name: str, hub: bool, options: Mapping[str, Any]) -> None:
     entry = find(name)
     loader = entry.hub if hub else entry.load
     if loader is not None:
-        conform_options(loader, name, options, given=0 if hub or entry.embedded else 1)
+        conform_options(loader, name, options, positional=0 if hub or entry.embedded else 1)
 
 
-def _find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
+def find_loader(name: str, path: Path | None, hub: bool) -> tuple[Callable[..., Dataset], tuple[Path, ...]]:
     """Return the function that loads a dataset, and its arguments other than options."""
     entry = find(name)
     if hub:

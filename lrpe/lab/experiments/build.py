@@ -26,7 +26,7 @@ from lrpe.models.saved import find_model, quietly
 def build_task(experiment: Experiment) -> Task:
     """Return the experiment's task, with its data loaded."""
     task, what = CLASSES[experiment.kind], f"the task of {experiment.column}"
-    options = conform_options(task, what, _task_options(experiment, what), given=1)  # the data come first
+    options = conform_options(task, what, _task_options(experiment, what), positional=1)  # the data come first
     return task(experiment.data.load(), **options)
 
 
