@@ -44,7 +44,7 @@ def test_a_functional_call_uses_the_parameters_that_it_is_given():
     layer, other = Choice("type2").build(), Choice("type2").build()
     with torch.no_grad():
         for parameter in other.parameters():
-            parameter.mul_(1.5)
+            parameter.mul_(1.5).add_(0.1)  # log_alpha begins at 0
     x = features(2, 5, WIDTH)
     assert_close(functional_call(layer, dict(other.named_parameters()), (x,)), other(x), rtol=0, atol=0)
 
