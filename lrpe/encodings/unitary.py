@@ -79,6 +79,8 @@ class _Spread(Differentiable):
         dy = torch.addcmul(g_re * cos, g_im, sin) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[1]:
             return dy, None
+        if cos_sin.shape == grads[0].shape:  # a step per token and head: nothing to sum, so no halves to join
+            return dy, _spread(y, grads[0])
         return dy, torch.cat([_sum_of_products(g, y, cos.shape) for g in (g_re, g_im)], -1)
 
 
