@@ -8,6 +8,7 @@ there, while one that looks simple only because it changes slowly does.
 Numbers are known up to rounding. A singular value counts if it is above what rounding every w(s) can add to it.
 """
 
+import cmath
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Numbers:
     def __init__(self, W: Callable[[int], Any]):
         first = W(0)
         block = as_matrix(first)
-        require(bool(block.isfinite().all()), f"W(s) must be finite; got W(0) = {block.tolist()}.")
+        require(_is_finite(block), f"W(s) must be finite; got W(0) = {block.tolist()}.")
         self.W, self.rounding = W, rounding_of(first)
         self.shape: tuple[int, int] = (block.shape[0], block.shape[1])
         generator = torch.Generator().manual_seed(0)
@@ -59,7 +60,7 @@ class Numbers:
             tuple(block.shape) == self.shape,
             f"W(s) must have one shape for all s; got {self.shape} for W(0) and {tuple(block.shape)} for W({s}).",
         )
-        return block if bool(block.isfinite().all()) else None
+        return block if _is_finite(block) else None
 
     def at(self, s: int) -> tuple[complex, float] | None:
         """Return w(s), and what |w(s)| would be without cancellation, which bounds the error of rounding W(s)."""
@@ -225,6 +226,11 @@ def _singular_values(matrix: Tensor) -> Tensor:
     if torch.equal(matrix, matrix.mH):
         return torch.linalg.eigvalsh(matrix).abs().sort(descending=True).values
     return torch.linalg.svdvals(matrix)
+
+
+def _is_finite(block: Tensor) -> bool:
+    # Of a number, torch's isfinite would take longer than everything else that is done with it.
+    return cmath.isfinite(block.item()) if block.numel() == 1 else bool(block.isfinite().all())
 
 
 def as_matrix(value: Any) -> Tensor:
