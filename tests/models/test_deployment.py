@@ -41,12 +41,12 @@ def padding(ids: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("cls", "attention"),
-    [(LrpeForSequenceClassification, "linear"), (LrpeForCausalLM, "linear"), (LrpeForCausalLM, "softmax")],
+    ("cls", "attention"), [(LrpeForSequenceClassification, ["linear"]), (LrpeForCausalLM, ["linear", "softmax"])]
 )
 def test_a_compiled_model_is_one_graph_that_gives_what_the_eager_one_gives(cls, attention):
     torch.compiler.reset()
-    model, counter = tiny(cls, attention=attention, num_hidden_layers=1), CompileCounterWithBackend("aot_eager")
+    model = tiny(cls, attention=attention, num_hidden_layers=len(attention))
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(model, fullgraph=True, backend=counter)
     with torch.no_grad():
         for n in (13, 70):

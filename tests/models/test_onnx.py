@@ -1,4 +1,4 @@
-"""Whole models in ONNX, with an open batch and an open length."""
+"""Whole models in ONNX, with an open batch and an open length; tests/attention/test_export.py has every attention."""
 
 import warnings
 
@@ -10,7 +10,6 @@ from torch.testing import assert_close
 
 from lrpe.models import (
     LrpeForImageClassification,
-    LrpeForMaskedLM,
     LrpeForPairClassification,
     LrpeForSequenceClassification,
 )
@@ -53,36 +52,21 @@ def text(batch: int, n: int) -> dict[str, torch.Tensor]:
 LENGTHS = [(3, 40), (1, 1), (5, 64), (2, 65), (1, 300)]  # within the chunk of the example, at its border, beyond
 
 
-@pytest.mark.parametrize(
-    ("cls", "choice"),
-    [
-        (LrpeForSequenceClassification, {"causal": True, "pooling": "last"}),
-        (
-            LrpeForMaskedLM,
-            {
-                "attention": ["linear", "softmax"],
-                "num_hidden_layers": 2,
-                "absolute_positions": "sinusoidal",
-                "decay": None,  # with one the export takes minutes; see tests/attention/test_export.py
-            },
-        ),
-    ],
-    ids=["causal classifier", "masked hybrid"],
-)
-def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length(cls, choice):
-    model = tiny(cls, **{"num_hidden_layers": 1} | choice).float()
+def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length():
+    model = tiny(LrpeForSequenceClassification, num_hidden_layers=1, causal=True, pooling="last").float()
     session = to_onnx(model, text(3, 40), {"input_ids": OPEN, "attention_mask": OPEN})
     for shape in LENGTHS:
         assert_agrees(session, model, text(*shape))
 
 
 def test_a_pair_has_two_open_lengths_and_one_batch():
-    model = tiny(LrpeForPairClassification, num_hidden_layers=1, decay=None).float()
+    choice = {"attention": "softmax", "absolute_positions": "sinusoidal", "decay": None}
+    model = tiny(LrpeForPairClassification, num_hidden_layers=1, **choice).float()
     other = {0: OPEN[0], 1: Dim("other")}
-    inputs = {"input_ids": draw_ids(3, 40), "pair_input_ids": draw_ids(3, 30, seed=1)}
-    session = to_onnx(model, inputs, {"input_ids": OPEN, "pair_input_ids": other})
+    inputs = text(3, 40) | {"pair_input_ids": draw_ids(3, 30, seed=1)}
+    session = to_onnx(model, inputs, {"input_ids": OPEN, "attention_mask": OPEN, "pair_input_ids": other})
     for batch, n, m in ((3, 40, 30), (1, 65, 7), (5, 9, 130)):
-        assert_agrees(session, model, {"input_ids": draw_ids(batch, n), "pair_input_ids": draw_ids(batch, m, seed=1)})
+        assert_agrees(session, model, text(batch, n) | {"pair_input_ids": draw_ids(batch, m, seed=1)})
 
 
 def test_images_of_any_batch_and_size():
