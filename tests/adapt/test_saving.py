@@ -189,6 +189,7 @@ def test_weights_of_a_pickle_and_plain_configurations_are_refused(tmp_path):
         type(model)(make("llama").config)
 
 
+@pytest.mark.slow
 def test_transformers_trainer_saves_what_loads(tmp_path):
     model = replace_attention(make("llama"), encoding="type2")
     rows = [{"input_ids": row, "labels": row} for row in text().tolist()]

@@ -100,11 +100,13 @@ def test_what_is_no_relative_matrix_is_refused(W, law):
         linearizability(W)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [Additive, DeBERTa])
 def test_forms_as_wide_as_a_real_head_are_still_seen_to_grow(form):
     assert linearizability(form(64).relative).verdict == "none"
 
 
+@pytest.mark.slow
 def test_a_wide_two_sided_exponential_is_not_linearizable():
     assert not linearizability(lambda s: 0.9 ** abs(s) * torch.eye(100, dtype=torch.float64))
 
