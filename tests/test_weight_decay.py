@@ -8,7 +8,7 @@ import lrpe
 
 
 class Mine(nn.Module):
-    """A model of somebody else, with our modules in it."""
+    """A model with its own modules and some of ours."""
 
     def __init__(self):
         super().__init__()
