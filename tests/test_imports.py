@@ -51,7 +51,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.experiments": (
         *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "tables", "planning"),
-        *("build", "run", "baselines", "cost", "pool", "cells", "runs_on_disk"),
+        *("build", "run", "baselines", "cost", "pool", "run_many", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
         *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "verbs", "parser", "command_line"),

@@ -119,8 +119,8 @@ def _shape_lines(shape: dict[str, Any]) -> Iterator[Line]:
     for row in shape["rows"]:
         for kind, figure in (("forward", row["forward"]), ("forward + backward", row["both"])):
             if figure is not None:
-                found = (figure["ratio"], figure["low"], figure["high"], figure["seconds"])
-                yield Line(f"{row['name']}, {kind}", at, None, "", *found)
+                values = (figure["ratio"], figure["low"], figure["high"], figure["seconds"])
+                yield Line(f"{row['name']}, {kind}", at, None, "", *values)
 
 
 def _describe_origin(result: dict[str, Any], file: Path) -> str:

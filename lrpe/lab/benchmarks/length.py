@@ -191,14 +191,14 @@ def measure_seconds(
     sides: Sequence[tuple[str, int, Sum]], rounds: int, sizes: Sizes
 ) -> dict[tuple[str, int], list[float]]:
     """Time every side at every length once per round, in a random order."""
-    found: dict[tuple[str, int], list[float]] = {(side, n): [] for side, n, _ in sides}
+    seconds: dict[tuple[str, int], list[float]] = {(side, n): [] for side, n, _ in sides}
     with no_garbage_collection():
         for turn in range(rounds):
             print(f"Timing: round {turn + 1} of {rounds}.", file=sys.stderr, flush=True)
             for side, n, run in random.Random(turn).sample(sides, len(sides)):
                 qkv = draw(n, sizes)
-                found[side, n].append(_time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
-    return found
+                seconds[side, n].append(_time_for(sizes.seconds, lambda run=run, qkv=qkv: run(*qkv)))
+    return seconds
 
 
 def _time_for(least: float, run: Callable[[], object]) -> float:
@@ -254,9 +254,9 @@ def judge_million(points: Sequence[Point]) -> Iterator[Line]:
 def _point_table(result: _LengthResult) -> str:
     """Return a table with one row per length and, for each side, milliseconds and MiB."""
     names, lengths = list(result.exponents), sorted({point.length for point in result.points})
-    found = {(point.side, point.length): point for point in result.points}
+    points = {(point.side, point.length): point for point in result.points}
     header = ["tokens", *(f"{name}: {unit}" for name in names for unit in ("ms", "MiB"))]
-    rows = [[str(n), *(cell for name in names for cell in cells(found.get((name, n))))] for n in lengths]
+    rows = [[str(n), *(cell for name in names for cell in cells(points.get((name, n))))] for n in lengths]
     fitted = ["∝ n^", *(slope(by, name) for name in names for by in (result.exponents, result.memory_exponents))]
     return in_columns(header, [*rows, fitted])
 

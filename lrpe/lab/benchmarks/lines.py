@@ -73,11 +73,11 @@ def line_from(figure: Ratio, row: str, at: str, goal: float | None, share: float
 
 def collect(lines: Iterable[Line]) -> list[Line]:
     """Return the lines as a list, printing each to stderr as soon as it is measured."""
-    found = []
+    collected = []
     for line in lines:
         print(f"{line.row}, {line.at}: {line}", file=sys.stderr, flush=True)
-        found.append(line)
-    return found
+        collected.append(line)
+    return collected
 
 
 def calls_within(seconds: float, run: Call) -> int:

@@ -103,9 +103,9 @@ class _Watch:
     def on(self, act: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
             start = clock()
-            found = act(*args)
+            result = act(*args)
             self.seconds += clock() - start
-            return found
+            return result
 
         return timed
 

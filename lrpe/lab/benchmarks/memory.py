@@ -16,10 +16,10 @@ def peak_allocated(run: Callable[[], object]) -> int:
     Its return value stays alive until the end, as it would in a caller.
     """
     run()  # allocates what is made once and kept, such as a thread's workspace
-    with profile(profile_memory=True) as found:
+    with profile(profile_memory=True) as profiled:
         kept = run()
     del kept
-    results: Any = found.kineto_results  # type: ignore[union-attr]
+    results: Any = profiled.kineto_results  # type: ignore[union-attr]
     events = [event for event in results.events() if event.name() == "[memory]"]
     held = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):

@@ -72,6 +72,6 @@ def read_settings() -> dict[str, Any]:
     }
 
 
-def describe_settings(found: dict[str, Any]) -> str:
-    variables = " ".join(f"{name}={value}" for name, value in found["environment"].items())
-    return f"Settings: threads={found['threads']} processors={found['processors']} {variables}"
+def describe_settings(settings: dict[str, Any]) -> str:
+    variables = " ".join(f"{name}={value}" for name, value in settings["environment"].items())
+    return f"Settings: threads={settings['threads']} processors={settings['processors']} {variables}"

@@ -79,8 +79,8 @@ class Row:
 
     def lines(self, at: str, share: float) -> Iterator[Line]:
         speed, goal = self.speed, GOALS.get(self.method)
-        found = (speed.ratio, speed.low, speed.high, speed.seconds, share)
-        yield Line(f"steps, {self.title} ÷ Base's", at, goal, judge(speed.ratio, goal, "higher"), *found, "higher")
+        values = (speed.ratio, speed.low, speed.high, speed.seconds, share)
+        yield Line(f"steps, {self.title} ÷ Base's", at, goal, judge(speed.ratio, goal, "higher"), *values, "higher")
         yield Line(f"memory, {self.title} ÷ Base's", at, None, "", self.memory)
 
 
@@ -146,9 +146,9 @@ def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] 
     print(f"Timing {rounds} rounds.", file=sys.stderr, flush=True)
     # A step is long enough to refill the caches itself, so warm-up calls would only cost time.
     timing = interleave([Timed(name, step) for name, step in steps.items()], steps["base"], rounds, calls=1, before=0)
-    found = [row_of(name, timing.ratios[name], held) for name in names]
-    lines = [line for each in found for line in each.lines(str(sizes), timing.processor_share)]
-    return TrainResult(quick, rounds, read_settings(), marks, lines, sizes, found, agreements)
+    timed = [row_of(name, timing.ratios[name], held) for name in names]
+    lines = [line for row in timed for line in row.lines(str(sizes), timing.processor_share)]
+    return TrainResult(quick, rounds, read_settings(), marks, lines, sizes, timed, agreements)
 
 
 def row_of(name: str, time: Ratio, held: dict[str, int]) -> Row:

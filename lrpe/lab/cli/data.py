@@ -68,8 +68,8 @@ class DataShow:
             there or not self.options, f"--options needs a dataset to load; pass --path PATH or --hub for {entry.name}."
         )
         loaded = _load_with(entry.name, self.path, self.hub, self.options) if there else None
-        found = describe(entry) | ({} if loaded is None else describe_contents(loaded, self.samples))
-        print(json.dumps(found, indent=2, ensure_ascii=False) if self.json else format_description(found))
+        description = describe(entry) | ({} if loaded is None else describe_contents(loaded, self.samples))
+        print(json.dumps(description, indent=2, ensure_ascii=False) if self.json else format_description(description))
         return 0
 
 

@@ -39,13 +39,13 @@ def parse(argv: Sequence[str]) -> Verb:
     """
     parser, parsers = _make_parser()
     words, dotted = take_dotted(argv)
-    chosen, place = parser.parse_args(words), ()
+    chosen, command = parser.parse_args(words), ()
     while (word := chosen.get("verb")) is not None:
-        chosen, place = chosen[word], (*place, word)
-    if place not in parsers:
-        (parser if not place else parser.below[place[0]]).print_help(sys.stderr)
+        chosen, command = chosen[word], (*command, word)
+    if command not in parsers:
+        (parser if not command else parser.below[command[0]]).print_help(sys.stderr)
         parser.exit(2)
-    return build(parsers[place], chosen.as_dict(), _for_verb(parser, parsers[place], dotted))
+    return build(parsers[command], chosen.as_dict(), _for_verb(parser, parsers[command], dotted))
 
 
 @cache
@@ -65,9 +65,9 @@ def _installed_version() -> str:
 def build(verb: type[Verb], typed: dict[str, Any], dotted: dict[str, Any]) -> Verb:
     """Return the verb with each option converted to its field's type."""
     hints = get_type_hints(verb, include_extras=True)
-    given = {name: value for name, value in typed.items() if value is not None}  # the others keep their defaults
+    typed = {name: value for name, value in typed.items() if value is not None}  # the others keep their defaults
     flags = {field.name: _flags_of(field)[-1] for field in dataclasses.fields(verb)}  # type: ignore[arg-type]
-    options = {name: read(value, hints[name], flags[name]) for name, value in given.items()}
+    options = {name: read(value, hints[name], flags[name]) for name, value in typed.items()}
     return verb(**options, **dotted)
 
 
@@ -114,20 +114,20 @@ class Parser(ArgumentParser):
         raise LrpeError(f"{sentence}.{hint} See {parser.prog.replace(' [options]', '')} --help.") from ex
 
 
-def _add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], place: _Words = ()) -> dict[_Words, type[Verb]]:
+def _add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], above: _Words = ()) -> dict[_Words, type[Verb]]:
     """Add the verbs and their subcommands; return each verb's dataclass by its words."""
-    found: dict[_Words, type[Verb]] = {}
+    verbs_by_words: dict[_Words, type[Verb]] = {}
     choices = parser.add_subcommands(required=False, dest="verb", metavar="VERB", title="verbs", description=None)
     for word, verb in verbs.items():
         text = verb.summary if isinstance(verb, Group) else described(verb)
         parser.below[word] = below = Parser(description=text)
         choices.add_subcommand(word, below, help=text.partition("\n")[0])
         if isinstance(verb, Group):
-            found |= _add_verbs(below, verb.verbs, (*place, word))
+            verbs_by_words |= _add_verbs(below, verb.verbs, (*above, word))
         else:
             add_options(below, verb)
-            found[(*place, word)] = verb
-    return found
+            verbs_by_words[(*above, word)] = verb
+    return verbs_by_words
 
 
 def described(verb: type) -> str:

@@ -33,13 +33,13 @@ class Runs:
         from lrpe.lab.experiments.runs_on_disk import list_runs
 
         require(self.runs.is_dir(), f"--runs must be a folder; got --runs {str(self.runs)!r}.")
-        found = list_runs(self.runs)
+        runs = list_runs(self.runs)
         if self.json:
-            print(json.dumps([asdict(run) for run in found], indent=2))
+            print(json.dumps([asdict(run) for run in runs], indent=2))
             return 0
-        rows = [[run.name, run.status, f"{run.updates:,}", run.best, run.written] for run in found]
+        rows = [[run.name, run.status, f"{run.updates:,}", run.best, run.written] for run in runs]
         print(in_columns(["run", "status", "updates", "best validation", "last written"], rows, left=2))
-        for problem in (problem for run in found for problem in run.problems):
+        for problem in (problem for run in runs for problem in run.problems):
             print(problem, file=sys.stderr)
         return 0
 
@@ -69,10 +69,10 @@ class Report:
         )
         for folder in self.folders:
             require(folder.is_dir(), f"RUN must be a folder; got {str(folder)!r}.")
-        found = [run for folder in self.folders for run in find_runs(folder)]
+        runs = [run for folder in self.folders for run in find_runs(folder)]
         where = ", ".join(repr(str(folder)) for folder in self.folders)
-        require(bool(found), f"No run was found: there is no config.yaml under {where}.")
-        print(f"The page: {report_runs(found, self.out, command()).resolve()}")
+        require(bool(runs), f"No run was found: there is no config.yaml under {where}.")
+        print(f"The page: {report_runs(runs, self.out, command()).resolve()}")
         return 0
 
 
@@ -101,7 +101,7 @@ class Evaluate:
         if self.batches is not None:
             experiment = replace(experiment, scored=self.batches)
         with process_group(experiment.training.timeout) as device:
-            found = score(experiment, folder, device)
+            results = score(experiment, folder, device)
             if rank() == 0:
-                print(json.dumps(found, indent=2)) if self.json else show(found)
+                print(json.dumps(results, indent=2)) if self.json else show(results)
         return 0

@@ -85,13 +85,13 @@ class MakeTable:
         paths(self.data)
 
     def train(self, name: str) -> int:
-        from lrpe.lab.experiments.cells import run_cells
+        from lrpe.lab.experiments.run_many import run_experiments
         from lrpe.lab.report.results import report_table
         from lrpe.lab.training.processes import process_group, rank
 
         plan = self.plan(name)
         with process_group(max(each.training.timeout for each in plan.experiments)) as device:
-            failures = run_cells(plan.experiments, plan.runs, self.processes or os.cpu_count() or 1, str(device))
+            failures = run_experiments(plan.experiments, plan.runs, self.processes or os.cpu_count() or 1, str(device))
             if rank() > 0:
                 return 0
         text, page = report_table(plan, self.out or self.runs / "tables" / f"{name}-{self.scale}", command())
@@ -134,8 +134,8 @@ class MakeTable:
 
     def measure_speed(self) -> int:
         usual = MakeTable(self.name)
-        given = [field.name for field in fields(self) if getattr(self, field.name) != getattr(usual, field.name)]
-        others = [f"--{name}" for name in (*given, *self.changes) if name not in (*_SPEED_OPTIONS, "changes")]
+        changed = [field.name for field in fields(self) if getattr(self, field.name) != getattr(usual, field.name)]
+        others = [f"--{name}" for name in (*changed, *self.changes) if name not in (*_SPEED_OPTIONS, "changes")]
         require(
             not others,
             f"lrpe table speed measures and does not train, so it does not take {' or '.join(others)}; leave it out.",

@@ -30,12 +30,12 @@ def pairs(text: str, what: str) -> dict[str, str]:
 
     Parsed by hand: jsonargparse reads dictionaries as JSON or YAML, whose braces and quotes a shell interprets.
     """
-    found = {}
+    values = {}
     for part in words(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         require(bool(name and equals and value), f"{what}, separated by commas; got {part!r}.")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def paths(text: str) -> dict[str, str]:
@@ -44,13 +44,13 @@ def paths(text: str) -> dict[str, str]:
     from lrpe.lab.data.dataset import HERE, HUB
     from lrpe.lab.experiments.known import COLUMNS
 
-    found = pairs(text, "--data must be NAME=PATH")
-    for name, path in found.items():
+    paths_by_name = pairs(text, "--data must be NAME=PATH")
+    for name, path in paths_by_name.items():
         if name not in COLUMNS and name not in CATALOG:
             raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
-        there = path in (HUB, HERE) or os.path.exists(path)
-        require(there, f"--data must name a path that exists, hub or here; got {name}={path!r}.")
-    return found
+        exists = path in (HUB, HERE) or os.path.exists(path)
+        require(exists, f"--data must name a path that exists, hub or here; got {name}={path!r}.")
+    return paths_by_name
 
 
 def one(names: list[Word], verb: str, what: str) -> Word:
@@ -86,13 +86,13 @@ def read_dotted(keys: Mapping[str, str]) -> dict[str, Any]:
     """
     from lrpe.lab.experiments.config_file import merge  # imported here because it imports torch
 
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for key, text in keys.items():
         value = _read_value(key, text)
         for part in reversed(key.removeprefix("experiment.").split(".")):
             value = {part: value}
-        found = merge(found, value)
-    return found
+        nested = merge(nested, value)
+    return nested
 
 
 def _read_value(key: str, text: str) -> Any:

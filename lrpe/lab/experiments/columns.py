@@ -255,12 +255,12 @@ def arena(task: str, method: str = "type2", setting: str = "fair") -> Experiment
 ARENA = {f"lra-{task}": update_wrapper(partial(arena, task), arena) for task in _ARENA_TASKS}
 
 
-Column = Callable[..., Experiment]  # takes a method and a setting
+_Column = Callable[..., Experiment]  # takes a method and a setting
 
-COLUMNS: dict[str, Column] = {**LANGUAGE, "wikibook": wikibook, **GLUE, "imagenet": imagenet, **ARENA}
+COLUMNS: dict[str, _Column] = {**LANGUAGE, "wikibook": wikibook, **GLUE, "imagenet": imagenet, **ARENA}
 
 
-def find_column(name: str) -> Column:
+def find_column(name: str) -> _Column:
     if name not in COLUMNS:
         raise unknown_name("column", name, COLUMNS)
     return COLUMNS[name]

@@ -2,7 +2,7 @@
 
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,12 +83,12 @@ class Speed:
 def measure_speed(seconds: float = 1.0) -> Speed:
     """Time forward and backward passes of a language model, which training reaches, unlike a matrix product's peak."""
     device = local_device()
-    cell = find_scale(_SCALES[device.type])(stdlib("type2"))
-    model: Any = model_class(cell)(build_config(cell, _find_vocabulary(cell))).to(device)
-    plan, length = cell.training.optimization, cell.data.options["length"]
+    experiment = find_scale(_SCALES[device.type])(stdlib("type2"))
+    model: Any = model_class(experiment)(build_config(experiment, _find_vocabulary(experiment))).to(device)
+    plan, length = experiment.training.optimization, experiment.data.options["length"]
     batch = min(plan.batch, 8)
     ids = torch.randint(256, (batch, length), device=device)
-    flops = estimate(cell).flops / plan.updates * batch / plan.batch  # per pass
+    flops = estimate(experiment).flops / plan.updates * batch / plan.batch  # per pass
     took = _time(lambda: model(input_ids=ids, labels=ids, use_cache=False).loss.backward(), seconds)
     layers, width = model.config.num_hidden_layers, model.config.hidden_size
     where = f"threads: {torch.get_num_threads()}" if device.type == "cpu" else torch.cuda.get_device_name(device)
@@ -127,12 +127,12 @@ def describe_time(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
+def describe_plan(experiments: Sequence[Experiment], speed: Speed) -> str:
     """Return a table of the runs, their time at this speed, and the notes of their columns."""
-    distinct = _with_starts(cells)
+    distinct = _with_starts(experiments)
     header = ["cell", "data", "layers × width", "length", "updates", "batch", "rate", "parameters", "tokens", "FLOPs"]
-    costs = {name: estimate(cell) for name, cell in distinct.items()}
-    lines = [_describe(cell, costs[name], speed) for name, cell in distinct.items()]
+    costs = {name: estimate(each) for name, each in distinct.items()}
+    lines = [_describe(each, costs[name], speed) for name, each in distinct.items()]
     total = describe_time(sum(cost.seconds(speed.tflops) for cost in costs.values()))
     table = in_columns([*header, "time"], lines, left=2)
     times = f"Times are at {speed.tflops:.3g} TFLOP/s, {speed.source}."
@@ -141,22 +141,22 @@ def describe_plan(cells: Sequence[Experiment], speed: Speed) -> str:
     return f"{table}\n\n{runs}, {total} in all. {times}\n\n{notes}\n"
 
 
-def _with_starts(cells: Sequence[Experiment]) -> dict[str, Experiment]:
+def _with_starts(experiments: Sequence[Experiment]) -> dict[str, Experiment]:
     """Return each experiment once by name, preceded by the one whose weights it starts from."""
     distinct: dict[str, Experiment] = {}
-    for cell in cells:
-        for each in filter(None, (cell.start, cell)):
+    for experiment in experiments:
+        for each in filter(None, (experiment.start, experiment)):
             distinct.setdefault(each.name, each)
     return distinct
 
 
-def _describe(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
-    plan, base = cell.training.optimization, cell.architecture | cell.model
+def _describe(experiment: Experiment, cost: Cost, speed: Speed) -> list[str]:
+    plan, base = experiment.training.optimization, experiment.architecture | experiment.model
     return [
-        cell.name,
-        cell.data.name,
+        experiment.name,
+        experiment.data.name,
         f"{base['num_hidden_layers']} × {base['hidden_size']}",
-        str(cell.data.options.get("length") or base.get("max_position_embeddings", "")),
+        str(experiment.data.options.get("length") or base.get("max_position_embeddings", "")),
         f"{plan.epochs:g} epochs" if plan.epochs else f"{plan.updates:,}",
         str(plan.batch),
         f"{plan.rate:g}",
@@ -167,10 +167,10 @@ def _describe(cell: Experiment, cost: Cost, speed: Speed) -> list[str]:
     ]
 
 
-def departures(cells) -> list[str]:
+def departures(experiments: Iterable[Experiment]) -> list[str]:
     """Return the notes of each column and each scale, once."""
     notes = {}
-    for cell in cells:
-        notes[cell.column] = inspect.getdoc(find_column(cell.column))
-        notes[f"scale {cell.scale}"] = inspect.getdoc(find_scale(cell.scale))
+    for experiment in experiments:
+        notes[experiment.column] = inspect.getdoc(find_column(experiment.column))
+        notes[f"scale {experiment.scale}"] = inspect.getdoc(find_scale(experiment.scale))
     return [f"{name}: {text}" for name, text in notes.items()]

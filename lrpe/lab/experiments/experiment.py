@@ -54,7 +54,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One cell of a table: a row (method) in a column (task and data) at a scale.
+    """One training run: a row (method) in a column (task and data) at a scale, with one seed.
 
     Attributes:
         column: name of the column.

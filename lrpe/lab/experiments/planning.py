@@ -16,7 +16,7 @@ from lrpe.lab.experiments.config_file import apply_changes
 from lrpe.lab.experiments.experiment import Data, Experiment
 from lrpe.lab.experiments.known import check_method, check_row, check_setting
 from lrpe.lab.experiments.scale import find_scale
-from lrpe.lab.experiments.tables import Figure, Table, find_table
+from lrpe.lab.experiments.tables import PrintedColumn, Table, find_table
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})  # an immutable default
 _LIBRARY = "stdlib"  # the column of Python's standard library
@@ -27,13 +27,13 @@ class Cell:
     """One number of a table.
 
     Attributes:
-        figure: the printed column.
+        printed_column: the printed column.
         row: the row.
         setting: the setting in which the rows are compared.
         experiments: one per seed, whose results are averaged.
     """
 
-    figure: Figure
+    printed_column: PrintedColumn
     row: str
     setting: str
     experiments: tuple[Experiment, ...]
@@ -64,9 +64,13 @@ class Plan:
         """Every experiment once, in the order of the cells; several cells may be read from one experiment."""
         return list({each.name: each for cell in self.cells for each in cell.experiments}.values())
 
-    def find_cells(self, figure: Figure, setting: str) -> dict[str, Cell]:
+    def find_cells(self, printed: PrintedColumn, setting: str) -> dict[str, Cell]:
         """Return the cells of a printed column by row."""
-        return {cell.row: cell for cell in self.cells if (cell.figure.title, cell.setting) == (figure.title, setting)}
+        return {
+            cell.row: cell
+            for cell in self.cells
+            if (cell.printed_column.title, cell.setting) == (printed.title, setting)
+        }
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,9 @@ def plan(
     for setting in settings:
         check_setting(setting)
     cells = [
-        Cell(figure, row, setting, _with_seeds(preparation.apply(figure.experiment(row, setting)), seeds))
+        Cell(printed, row, setting, _with_seeds(preparation.apply(printed.experiment(row, setting)), seeds))
         for setting in settings
-        for figure in settled.figures
+        for printed in settled.printed_columns
         for row in rows
     ]
     return Plan(settled, rows, tuple(settings), tuple(seeds), runs, tuple(cells))
@@ -153,8 +157,8 @@ def _check_rows(table: Table, rows: Sequence[str]) -> None:
     """Raise ``LrpeError`` for a row that the table cannot have, before anything is trained."""
     for row in rows:
         check_row(row)
-        for figure in table.figures:
-            check_method(figure.method(row))
+        for printed in table.printed_columns:
+            check_method(printed.method(row))
 
 
 def _with_seeds(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experiment, ...]:
@@ -166,13 +170,14 @@ def _settle(name: str, columns: Sequence[str], preparation: _Preparation) -> Tab
     asked = find_table(name, columns)
     texts = dict.fromkeys(text if _is_available(text, preparation) else _LIBRARY for text in asked.texts)
     table = find_table(name, list(texts)) if texts else asked
-    separate = [each for each in asked.figures if each.paper and not _has_papers_data(asked, each, preparation)]
+    separate = [each for each in asked.printed_columns if each.paper and not _has_papers_data(asked, each, preparation)]
     if not separate:
         return table
-    figures = tuple(
-        each if _has_papers_data(table, each, preparation) else replace(each, paper={}) for each in table.figures
+    printed_columns = tuple(
+        each if _has_papers_data(table, each, preparation) else replace(each, paper={})
+        for each in table.printed_columns
     )
-    return replace(table, figures=figures, references=(*separate, *_average(asked)), average_paper=None)
+    return replace(table, printed_columns=printed_columns, references=(*separate, *_average(asked)), average_paper=None)
 
 
 def _is_available(column: str, preparation: _Preparation) -> bool:
@@ -180,9 +185,9 @@ def _is_available(column: str, preparation: _Preparation) -> bool:
     return preparation.apply(experiment).data.name == experiment.data.name
 
 
-def _has_papers_data(table: Table, figure: Figure, preparation: _Preparation) -> bool:
+def _has_papers_data(table: Table, printed: PrintedColumn, preparation: _Preparation) -> bool:
     """Return whether data and tokens are the paper's: a perplexity per byte is not one per word."""
-    experiment = figure.experiment(table.rows[0], "fair")
+    experiment = printed.experiment(table.rows[0], "fair")
     return _identify(preparation.apply(experiment).data) == _identify(experiment.data)
 
 
@@ -190,7 +195,7 @@ def _identify(data: Data) -> tuple[str, object]:
     return data.name, data.options.get("tokenizer")
 
 
-def _average(table: Table) -> list[Figure]:
+def _average(table: Table) -> list[PrintedColumn]:
     if table.average is None or not table.average_paper:
         return []
-    return [replace(table.figures[0], title=table.average, paper=table.average_paper)]
+    return [replace(table.printed_columns[0], title=table.average, paper=table.average_paper)]

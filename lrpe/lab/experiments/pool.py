@@ -1,4 +1,4 @@
-"""Train several cells at the same time, each in a process that ends when its parent ends."""
+"""Run several experiments at the same time, each in a process that ends when its parent ends."""
 
 import signal
 import sys
@@ -8,21 +8,17 @@ from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lrpe.errors import StoppedError
 from lrpe.lab.data.jobs import end_with_parent
 
-
-class Cell(Protocol):
-    """The protocol of what is trained: an Experiment."""
-
-    @property
-    def name(self) -> str: ...
+if TYPE_CHECKING:  # importing it takes seconds, which every process would wait
+    from lrpe.lab.experiments.experiment import Experiment
 
 
-_Attempt = Callable[[Any, Path, str], str | None]  # trains a cell and returns why it failed, or None
-_GRACE = 120.0  # seconds in which a cell may save itself after its parent is killed
+_Attempt = Callable[[Any, Path, str], str | None]  # runs an experiment and returns why it failed, or None
+_GRACE = 120.0  # seconds in which an experiment may save itself after its parent is killed
 KILLED = "A process was killed from outside, perhaps because memory ran out; use fewer processes."
 
 # A server that has imported everything forks processes that start at once.
@@ -32,34 +28,34 @@ _CONTEXT: Any = get_context("forkserver" if _FORKS else "spawn")
 
 @dataclass(frozen=True)
 class _Worker:
-    """A cell that is training in a separate process."""
+    """An experiment that is running in a separate process."""
 
-    cell: Cell
+    experiment: "Experiment"
     process: BaseProcess
     answer: Connection
 
     def outcome(self) -> str | None:
-        """Return why the cell failed, or None; the process has ended."""
+        """Return why the experiment failed, or None; the process has ended."""
         try:
             return self.answer.recv() if self.answer.poll() else KILLED
         except EOFError:
             return KILLED
 
 
-def train_apart(
-    attempt: _Attempt, cells: Sequence[Cell], runs: Path, processes: int, device: str, watch: Callable
+def run_apart(
+    attempt: _Attempt, experiments: Sequence["Experiment"], runs: Path, processes: int, device: str, watch: Callable
 ) -> dict[str, str]:
-    """Train cells, ``processes`` at a time; return the reasons of failures by cell name.
+    """Run experiments, ``processes`` at a time; return the reasons of failures by experiment name.
 
     Args:
-        attempt: trains a cell.
-        cells, runs, device: the cells, the folder of all runs and the device.
-        processes: number of cells to train at the same time.
-        watch: called twice per second with the running cells and the number of ended ones.
+        attempt: runs an experiment.
+        experiments, runs, device: the experiments, the folder of all runs and the device.
+        processes: number of experiments to run at the same time.
+        watch: called twice per second with the running experiments and the number of ended ones.
     """
     if _FORKS:
         _CONTEXT.set_forkserver_preload([attempt.__module__])
-    waiting, workers, failures, ended = list(cells), [], {}, 0
+    waiting, workers, failures, ended = list(experiments), [], {}, 0
     try:
         while waiting or workers:
             while waiting and len(workers) < processes:
@@ -69,28 +65,28 @@ def train_apart(
                 workers.remove(worker)
                 ended += 1
                 if (reason := worker.outcome()) is not None:
-                    failures[worker.cell.name] = reason
-            watch([worker.cell for worker in workers], ended)
-    except BaseException:  # waiting cells never start; running ones save themselves and end
+                    failures[worker.experiment.name] = reason
+            watch([worker.experiment for worker in workers], ended)
+    except BaseException:  # waiting experiments never start; running ones save themselves and end
         _end(workers)
         raise
     return failures
 
 
-def _begin(attempt: _Attempt, cell: Cell, runs: Path, device: str) -> _Worker:
+def _begin(attempt: _Attempt, experiment: "Experiment", runs: Path, device: str) -> _Worker:
     answer, report = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_work, args=(attempt, cell, runs, device, report))
+    process = _CONTEXT.Process(target=_work, args=(attempt, experiment, runs, device, report))
     process.start()
     report.close()
-    return _Worker(cell, process, answer)
+    return _Worker(experiment, process, answer)
 
 
-def _work(attempt: _Attempt, cell: Cell, runs: Path, device: str, report: Connection) -> None:
+def _work(attempt: _Attempt, experiment: "Experiment", runs: Path, device: str, report: Connection) -> None:
     """Train in the child process. It ignores Ctrl-C: the parent handles it and asks the child to save itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(_GRACE)
     try:
-        report.send(attempt(cell, runs, device))
+        report.send(attempt(experiment, runs, device))
     except StoppedError as stopped:
         report.send(str(stopped))
 

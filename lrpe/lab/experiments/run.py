@@ -44,8 +44,8 @@ def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.devic
     train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
     if not is_finished(folder, experiment):
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        found = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
-        run_on_first(lambda: _write_results(folder, found))
+        results = {"model": {"parameters": parameters}} | score(experiment, folder, device, task)
+        run_on_first(lambda: _write_results(folder, results))
     return read_results(folder)
 
 
@@ -85,11 +85,11 @@ def score(experiment: Experiment, folder: Path, device: torch.device | str, task
     task = task or build_task(experiment)
     model = load_model(best).to(device)
     splits = [name for name in task.dataset.splits if name != "train"]
-    found = {split: score_split(experiment, task, model, split, device) for split in splits}
+    results = {split: score_split(experiment, task, model, split, device) for split in splits}
     for times in experiment.lengths:
         longer = lengthen(experiment, times)
-        found |= _score_lengths(longer, build_task(longer), best, times, device)
-    return found
+        results |= _score_lengths(longer, build_task(longer), best, times, device)
+    return results
 
 
 def score_split(experiment: Experiment, task: Task, model: Any, split: str, device: Any) -> dict[str, float]:
@@ -103,11 +103,11 @@ def score_split(experiment: Experiment, task: Task, model: Any, split: str, devi
 def _score_lengths(experiment: Experiment, task: Task, best: Path, times: int, device: Any) -> Results:
     """Return validation metrics at ``times`` the trained length, with each scaling of α if the encoding has α."""
     fewer = replace(experiment, training=replace(experiment.training, evaluation_batch=max(1, 32 // times)))
-    found = {}
+    results = {}
     for kind, changes in _scalings(load_model(best).config, times):
         model = load_model(best, **changes).to(device)
-        found[f"×{times}{kind}"] = score_split(fewer, task, model, "validation", device)
-    return found
+        results[f"×{times}{kind}"] = score_split(fewer, task, model, "validation", device)
+    return results
 
 
 def _scalings(config: Any, times: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -144,16 +144,16 @@ def _save_tokenizer(task: Task, folder: Path) -> None:
             tokenizer.save(temporary)
 
 
-def _write_results(folder: Path, found: Mapping[str, Any]) -> None:
-    write_atomically(folder / "results.json", to_json(found))
+def _write_results(folder: Path, results: Mapping[str, Any]) -> None:
+    write_atomically(folder / "results.json", to_json(results))
 
 
 def read_results(folder: Path) -> Results:
     """Return the metrics of a finished run; null is read as NaN."""
     file = folder / "results.json"
     require(file.exists(), f"{str(folder)!r} has no results yet. Finish its training first.")
-    found = read_json(file, dict[str, dict[str, float | None]])
+    written = read_json(file, dict[str, dict[str, float | None]])
     return {
         split: {name: math.nan if figure is None else figure for name, figure in metrics.items()}
-        for split, metrics in found.items()
+        for split, metrics in written.items()
     }

@@ -13,7 +13,7 @@ from lrpe.errors import LrpeError
 from lrpe.lab.experiments.config_file import read_experiment
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.run import read_results
-from lrpe.lab.experiments.tables import Figure
+from lrpe.lab.experiments.tables import PrintedColumn
 from lrpe.lab.training.record import is_running
 from lrpe.lab.training.run_files import MetricsLine, read_metrics, read_run_info
 
@@ -103,22 +103,22 @@ def find_runs(folder: Path) -> list[Path]:
 Scores = dict[str, list[float]]  # one per seed, by row
 
 
-def read_scores(plan: Plan, figure: Figure, setting: str) -> Scores:
+def read_scores(plan: Plan, printed: PrintedColumn, setting: str) -> Scores:
     """Return a printed column's numbers by row, one per seed that has results."""
     scores: Scores = {}
-    for row, cell in plan.find_cells(figure, setting).items():
+    for row, cell in plan.find_cells(printed, setting).items():
         folders = [plan.runs / experiment.name for experiment in cell.experiments]
         results = [read_results(folder) for folder in folders if (folder / "results.json").exists()]
-        values = [value for result in results if (value := figure.read(result, row)) is not None]
+        values = [value for result in results if (value := printed.read(result, row)) is not None]
         if values:
             scores[row] = values
     return scores
 
 
-def averages(figures: Sequence[Scores], rows: Sequence[str], seeds: int) -> Scores:
-    """Return the mean over figures by row and seed, for the rows that have all of them."""
-    whole = [row for row in rows if all(len(scores.get(row, ())) == seeds for scores in figures)]
-    return {row: [mean(scores[row][k] for scores in figures) for k in range(seeds)] for row in whole}
+def averages(columns: Sequence[Scores], rows: Sequence[str], seeds: int) -> Scores:
+    """Return the mean over printed columns by row and seed, for the rows that have all of them."""
+    whole = [row for row in rows if all(len(scores.get(row, ())) == seeds for scores in columns)]
+    return {row: [mean(scores[row][k] for scores in columns) for k in range(seeds)] for row in whole}
 
 
 def means(scores: Scores) -> dict[str, float]:

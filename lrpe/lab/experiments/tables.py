@@ -22,7 +22,7 @@ def split_row(row: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Figure:
+class PrintedColumn:
     """A printed column: which experiment a row's number is read from, and where in its results.
 
     Attributes:
@@ -74,8 +74,8 @@ class Table:
         name: the name that users type.
         title: the title that is printed.
         rows: the paper's rows.
-        figures: the printed columns.
-        average: the paper's name for the mean of the figures, if it prints one.
+        printed_columns: the printed columns, from left to right.
+        average: the paper's name for the mean of the printed columns, if it prints one.
         average_paper: the paper's averages by row.
         counted: whether the perplexity of counted tokens and pairs is shown below the rows.
         texts: the columns that it is made of, if each can be any text.
@@ -85,12 +85,12 @@ class Table:
     name: str
     title: str
     rows: tuple[str, ...]
-    figures: tuple[Figure, ...]
+    printed_columns: tuple[PrintedColumn, ...]
     average: str | None = None
     average_paper: dict[str, float] | None = None
     counted: bool = False
     texts: tuple[str, ...] = ()
-    references: tuple[Figure, ...] = ()
+    references: tuple[PrintedColumn, ...] = ()
 
 
 def language(columns: Sequence[str]) -> Table:
@@ -103,8 +103,8 @@ def language(columns: Sequence[str]) -> Table:
         ("books", "test"): 3,
     }
     texts = _choose_columns(columns, LANGUAGE, ("wikitext103", "books"))
-    figures = [
-        Figure(
+    printed = [
+        PrintedColumn(
             f"{titles[column]} {split}", column, split, "perplexity", "lower",
             paper.read_column(paper.LANGUAGE, numbers[column, split]) if (column, split) in numbers else {},
         )
@@ -112,14 +112,14 @@ def language(columns: Sequence[str]) -> Table:
         for split in ("validation", "test")
     ]  # fmt: skip
     title = "Autoregressive language modelling, perplexity"
-    return Table("lm", title, SEVEN, tuple(figures), counted=True, texts=tuple(texts))
+    return Table("lm", title, SEVEN, tuple(printed), counted=True, texts=tuple(texts))
 
 
 def glue(columns: Sequence[str]) -> Table:
     """Return the table of GLUE after masked language modelling."""
     metrics = {"cola": "matthews", "stsb": "pearson"}
     known = {"wikibook": None, **GLUE}
-    figures, number = [], 0
+    printed, number = [], 0
     for column in known:
         task = column.removeprefix("glue-")
         for split in ("validation", "mismatched") if task == "mnli" else ("validation",):
@@ -127,34 +127,36 @@ def glue(columns: Sequence[str]) -> Table:
             if column not in _choose_columns(columns, known, tuple(known)):
                 continue
             if column == "wikibook":
-                figures.append(Figure("MLM bits", column, split, "bits", "lower", numbers))
+                printed.append(PrintedColumn("MLM bits", column, split, "bits", "lower", numbers))
                 continue
             title = task.upper() + {"validation": "-m", "mismatched": "-mm"}[split] * (task == "mnli")
             metric = metrics.get(task, "accuracy")
-            figures.append(Figure(title, column, split, metric, "higher", numbers, factor=100))
+            printed.append(PrintedColumn(title, column, split, metric, "higher", numbers, factor=100))
     return Table(
-        "glue", "GLUE after masked language modelling (bits, then %; STS-B is Pearson's)", SEVEN, tuple(figures)
+        "glue", "GLUE after masked language modelling (bits, then %; STS-B is Pearson's)", SEVEN, tuple(printed)
     )
 
 
 def imagenet(columns: Sequence[str]) -> Table:
     """Return the table of ImageNet-1k with DeiT-small."""
     (column,) = _choose_columns(columns, ("imagenet",), ("imagenet",))
-    figures = (
-        Figure(
+    printed = (
+        PrintedColumn(
             "accuracy %", column, "validation", "accuracy", "higher", paper.read_column(paper.IMAGENET, 0), factor=100
         ),
-        Figure("parameters, M", column, "model", "parameters", None, paper.read_column(paper.IMAGENET, 1), factor=1e-6),
+        PrintedColumn(
+            "parameters, M", column, "model", "parameters", None, paper.read_column(paper.IMAGENET, 1), factor=1e-6
+        ),
     )
-    return Table("imagenet", "Image classification, DeiT-small", SIX, figures)
+    return Table("imagenet", "Image classification, DeiT-small", SIX, printed)
 
 
 def arena(columns: Sequence[str]) -> Table:
     """Return the table of the Long-Range Arena."""
     wanted = _choose_columns(columns, ARENA, tuple(ARENA))
     titles = {"lra-listops": "ListOps"}
-    figures = tuple(
-        Figure(
+    printed = tuple(
+        PrintedColumn(
             titles.get(column, column.removeprefix("lra-").title()), column, "test", "accuracy", "higher",
             paper.read_column(paper.ARENA, number), factor=100,
         )
@@ -162,14 +164,14 @@ def arena(columns: Sequence[str]) -> Table:
         if column in wanted
     )  # fmt: skip
     average = paper.read_column(paper.ARENA, 5) if len(wanted) == len(ARENA) else {}
-    return Table("lra", "Long-Range Arena, accuracy in %", SIX, figures, "AVG", average)
+    return Table("lra", "Long-Range Arena, accuracy in %", SIX, printed, "AVG", average)
 
 
 def basis(columns: Sequence[str]) -> Table:
     """Return the ablation of P: every P with every Λ."""
     (column,) = _one_language(columns)
-    figures = tuple(
-        Figure(
+    printed = tuple(
+        PrintedColumn(
             Lambda.title(),
             column,
             "validation",
@@ -182,14 +184,14 @@ def basis(columns: Sequence[str]) -> Table:
     )
     average = paper.read_column(paper.BASIS, 3) if column == "wikitext103" else {}
     title = f"P by rows, Λ by columns, validation perplexity{_of_library(column)}"
-    return Table("basis", title, tuple(paper.BASIS), figures, "Avg.", average, texts=(column,))
+    return Table("basis", title, tuple(paper.BASIS), printed, "Avg.", average, texts=(column,))
 
 
 def normalizer(columns: Sequence[str]) -> Table:
     """Return every encoding with every normaliser, which the paper does not have."""
     (column,) = _one_language(columns)
-    figures = tuple(
-        Figure(
+    printed = tuple(
+        PrintedColumn(
             f'"{name}"', column, "validation", "perplexity", "lower", {},
             changes={"model": {"normalizer": name}, "variant": f"normalizer-{name}"},
         )
@@ -197,7 +199,7 @@ def normalizer(columns: Sequence[str]) -> Table:
         if name != "clamped"  # it only repeats what the authors ran
     )  # fmt: skip
     title = f"Encodings by rows, normalisers by columns, validation perplexity{_of_library(column)}"
-    return Table("normalizer", title, SEVEN, figures, texts=(column,))
+    return Table("normalizer", title, SEVEN, printed, texts=(column,))
 
 
 _TIMES = (1, 2, 4, 8, 16, 32)
@@ -207,13 +209,13 @@ def length(columns: Sequence[str]) -> Table:
     """Return models trained at one length and scored at others; "type2+yarn" scales its angles to each length."""
     (column,) = _one_language(columns)
     changes = {"lengths": _TIMES, "variant": "lengths"}
-    figures = tuple(
-        Figure(f"×{times}", column, f"×{times}", "perplexity", "lower", {}, changes=changes) for times in _TIMES
+    printed = tuple(
+        PrintedColumn(f"×{times}", column, f"×{times}", "perplexity", "lower", {}, changes=changes) for times in _TIMES
     )
     scaled = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
     rows = (*SEVEN, "recommended", *scaled)
     title = f"Validation perplexity at multiples of the trained length{_of_library(column)}"
-    return Table("length", title, rows, figures, texts=(column,))
+    return Table("length", title, rows, printed, texts=(column,))
 
 
 TABLES: dict[str, Callable[[Sequence[str]], Table]] = {
@@ -241,9 +243,9 @@ def _of_library(column: str) -> str:
 
 
 def _one_language(columns: Sequence[str]) -> list[str]:
-    found = _choose_columns(columns, LANGUAGE, ("wikitext103",))
-    require(len(found) == 1, f"This table takes exactly one column; got {', '.join(found)}.")
-    return found
+    chosen = _choose_columns(columns, LANGUAGE, ("wikitext103",))
+    require(len(chosen) == 1, f"This table takes exactly one column; got {', '.join(chosen)}.")
+    return chosen
 
 
 def title_of(row: str) -> str:

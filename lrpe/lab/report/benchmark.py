@@ -11,18 +11,18 @@ from lrpe.lab.experiments.paper import SPEED, read_column
 from lrpe.lab.report.page import (
     beside,
     bullets,
-    figure,
+    embed_picture,
+    embed_scrolled,
     folded,
     picture,
     pictures,
     preformatted,
     provenance,
-    scrolled,
     section,
     write_page,
 )
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
-from lrpe.lab.report.table import Column, as_data, as_html, as_text, write_formats
+from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_text, write_formats
 from lrpe.lab.stamp import describe
 from lrpe.serialization import to_json
 
@@ -43,7 +43,7 @@ def save_plot(path: Path, result: _Result) -> None:
     """Draw the result of a benchmark as PNG, SVG or a self-contained HTML page."""
     title, spec = _TITLES[result["benchmark"]], _CHARTS[result["benchmark"]](result)
     if path.suffix == ".html":
-        drawn = (scrolled if _CHARTS[result["benchmark"]] is _goal_chart else figure)(
+        drawn = (embed_scrolled if _CHARTS[result["benchmark"]] is _goal_chart else embed_picture)(
             spec, title
         )  # long row names do not fit a phone
         write_page(path, title, [section("Measurement", [drawn, bullets(_about(result))])])
@@ -239,10 +239,10 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     return text, write_page(out / "index.html", _SPEED_TITLE, [*parts, made])
 
 
-def _column_of(result: dict[str, Any]) -> Column:
+def _column_of(result: dict[str, Any]) -> FigureColumn:
     """Return the column of speeds; Base is 1 by definition, not as measured against itself."""
     speeds = {row["method"]: row["speed"]["ratio"] for row in result["rows"]} | {"base": 1.0}
-    return Column("relative speed", speeds, 2, "higher", paper=read_column(SPEED, 0))
+    return FigureColumn("relative speed", speeds, 2, "higher", paper=read_column(SPEED, 0))
 
 
 def _noise_note(result: dict[str, Any]) -> str:

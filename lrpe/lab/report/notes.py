@@ -13,19 +13,25 @@ from lrpe.lab.experiments.tables import title_of
 
 def notes_of(plan: Plan) -> list[str]:
     """Return the notes of a table."""
-    cells = plan.experiments
-    about = [*_setting_notes(plan), *_given_note(cells), *_own_note(plan), *_counts_note(plan)]
-    return [*about, *_scale_note(plan, cells), *_paper_note(plan), *_decay_note(plan, cells), _seed_note(plan)]
+    experiments = plan.experiments
+    about = [*_setting_notes(plan), *_override_note(experiments), *_own_note(plan), *_counts_note(plan)]
+    return [
+        *about,
+        *_scale_note(plan, experiments),
+        *_paper_note(plan),
+        *_decay_note(plan, experiments),
+        _seed_note(plan),
+    ]
 
 
 def _setting_notes(plan: Plan) -> list[str]:
     return [f"{setting}: {str(SETTINGS[setting].__doc__).splitlines()[0]}" for setting in plan.settings]
 
 
-def _given_note(cells: Sequence[Experiment]) -> list[str]:
+def _override_note(experiments: Sequence[Experiment]) -> list[str]:
     """Name the model fields that override setting and row."""
-    given = sorted({field for cell in cells for field in cell.model})
-    return [f"Set for every row, overriding the setting and the method: {', '.join(given)}."] if given else []
+    overridden = sorted({field for each in experiments for field in each.model})
+    return [f"Set for every row, overriding the setting and the method: {', '.join(overridden)}."] if overridden else []
 
 
 def _own_note(plan: Plan) -> list[str]:
@@ -39,9 +45,9 @@ def _counts_note(plan: Plan) -> list[str]:
     return [f"Unigrams and bigrams are counted on at most the first {COUNTED:,} tokens of the training text."]
 
 
-def _scale_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
+def _scale_note(plan: Plan, experiments: Sequence[Experiment]) -> list[str]:
     """Say which figures can be compared at this scale."""
-    scales = {cell.scale for cell in cells}
+    scales = {each.scale for each in experiments}
     if "smoke" in scales:
         return ["Scale: smoke. It shows that every cell trains and is scored; its figures mean nothing."]
     if scales == {"paper"}:
@@ -53,8 +59,8 @@ def _scale_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
 
 
 def _paper_note(plan: Plan) -> list[str]:
-    figures = (*plan.table.figures, *plan.table.references)
-    if not {"spe", "per"} & set(plan.rows) or not any(figure.paper for figure in figures):
+    printed_columns = (*plan.table.printed_columns, *plan.table.references)
+    if not {"spe", "per"} & set(plan.rows) or not any(printed.paper for printed in printed_columns):
         return []
     return [
         "The paper's SPE ignored positions, and in bidirectional models its PER's decay grew towards later tokens; "
@@ -62,8 +68,8 @@ def _paper_note(plan: Plan) -> list[str]:
     ]
 
 
-def _decay_note(plan: Plan, cells: Sequence[Experiment]) -> list[str]:
-    if "per" not in plan.rows or not any(cell.kind == "language" for cell in cells):
+def _decay_note(plan: Plan, experiments: Sequence[Experiment]) -> list[str]:
+    if "per" not in plan.rows or not any(each.kind == "language" for each in experiments):
         return []
     return [
         "PER has the decay per head that it was published with, and recommended and softmax-decay have a decay too; "
@@ -79,18 +85,19 @@ def _seed_note(plan: Plan) -> str:
 
 def data_used(experiments: Iterable[Experiment]) -> dict[str, str]:
     """Return {"lra-text on stdlib-packages": description} for the data of every column."""
-    used = {label(cell): cell for cell in experiments}
-    return {name: _describe(cell) for name, cell in sorted(used.items())}
+    used = {label(each): each for each in experiments}
+    return {name: _describe(each) for name, each in sorted(used.items())}
 
 
-def label(cell: Experiment) -> str:
+def label(experiment: Experiment) -> str:
     """Return the column, and the name of its data if that differs."""
-    return cell.column if cell.column == cell.data.name else f"{cell.column} on {cell.data.name}"
+    column, data = experiment.column, experiment.data.name
+    return column if column == data else f"{column} on {data}"
 
 
-def _describe(cell: Experiment) -> str:
-    found = CATALOG.get(cell.data.name)
-    summary = "Not in the catalogue" if found is None else found.summary.rstrip(".")
+def _describe(experiment: Experiment) -> str:
+    entry = CATALOG.get(experiment.data.name)
+    summary = "Not in the catalogue" if entry is None else entry.summary.rstrip(".")
     sentence = f"{summary[:1].upper()}{summary[1:]}{'' if summary.endswith('?') else '.'}"
-    wanted = intended_data(cell)
-    return sentence if wanted == cell.data.name else f"{sentence} It replaces {wanted}."
+    wanted = intended_data(experiment)
+    return sentence if wanted == experiment.data.name else f"{sentence} It replaces {wanted}."

@@ -105,34 +105,34 @@ def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
 
 
 def picture(spec: Spec, file: Path, caption: str) -> str:
-    """Save a picture as SVG and PNG and return it as an HTML figure; empty if it cannot be drawn."""
+    """Save a picture as SVG and PNG and return it as HTML with its caption; empty if it cannot be drawn."""
     save_picture(spec, file)
-    return figure(spec, caption)
+    return embed_picture(spec, caption)
 
 
-def figure(spec: Spec, caption: str) -> str:
-    """Return a picture as an HTML figure; empty if it cannot be drawn.
+def embed_picture(spec: Spec, caption: str) -> str:
+    """Return a picture as HTML with its caption; empty if it cannot be drawn.
 
     It holds a second, narrow drawing, because on a phone the letters of the first would be too small.
     """
     return _drawn(caption, wide=spec, narrow=narrow(spec))
 
 
-def scrolled(spec: Spec, caption: str) -> str:
+def embed_scrolled(spec: Spec, caption: str) -> str:
     """Return a picture that cannot be made narrow; on a phone it scrolls in its own box."""
     return _drawn(caption, scrolled=spec)
 
 
 def _drawn(caption: str, **drawings: Spec) -> str:
-    """Return a figure with one drawing per screen width; style.css shows the one that fits."""
-    found = {kind: as_svg(spec) for kind, spec in drawings.items()}
-    shown = [element("div", svg, class_=kind, role="img", aria_label=caption) for kind, svg in found.items() if svg]
+    """Return a picture with one drawing per screen width; style.css shows the one that fits."""
+    images = {kind: as_svg(spec) for kind, spec in drawings.items()}
+    shown = [element("div", svg, class_=kind, role="img", aria_label=caption) for kind, svg in images.items() if svg]
     return element("figure", f"{''.join(shown)}<figcaption>{escape(caption)}</figcaption>") if shown else ""
 
 
-def pictures(found: Iterable[str], small: bool = False) -> str:
-    """Return figures side by side where there is room."""
-    drawn = list(filter(None, found))
+def pictures(drawings: Iterable[str], small: bool = False) -> str:
+    """Return pictures side by side where there is room."""
+    drawn = list(filter(None, drawings))
     return element("div", "\n".join(drawn), class_="figures small" if small else "figures") if drawn else ""
 
 

@@ -68,10 +68,10 @@ def ramp(count: int) -> list[str]:
     return [_between(stops, 2 * k / (count - 1)) for k in range(count)]
 
 
-def _between(stops: Sequence[tuple[int, int, int]], place: float) -> str:
+def _between(stops: Sequence[tuple[int, int, int]], position: float) -> str:
     """Return the colour at a position from 0 to 2, interpolated linearly between three stops."""
-    first = min(int(place), 1)
-    mixed = [round(a + (place - first) * (b - a)) for a, b in zip(stops[first], stops[first + 1], strict=True)]
+    first = min(int(position), 1)
+    mixed = [round(a + (position - first) * (b - a)) for a, b in zip(stops[first], stops[first + 1], strict=True)]
     return "#" + "".join(f"{channel:02X}" for channel in mixed)
 
 

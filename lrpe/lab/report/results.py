@@ -12,10 +12,10 @@ from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.runs_on_disk import Scores, averages, deviations, means, read_scores
-from lrpe.lab.experiments.tables import Figure, title_of
+from lrpe.lab.experiments.tables import PrintedColumn, title_of
 from lrpe.lab.report.notes import data_used, notes_of
 from lrpe.lab.report.page import beside, bullets, facts, folded, preformatted, provenance, section, write_page
-from lrpe.lab.report.table import Column, as_data, as_html, as_text, write_formats
+from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_text, write_formats
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
 from lrpe.serialization import to_json
@@ -60,14 +60,16 @@ def _show_references(plan: Plan, out: Path) -> tuple[str, str]:
     return text, section(_APART, [as_html(titles, columns, list(titles))])
 
 
-def _references_of(plan: Plan) -> tuple[dict[str, str], list[Column]]:
-    found = plan.table.references
-    rows = [row for row in plan.rows if any(row in figure.paper for figure in found)]
+def _references_of(plan: Plan) -> tuple[dict[str, str], list[FigureColumn]]:
+    rows = [row for row in plan.rows if any(row in printed.paper for printed in plan.table.references)]
     columns = [
-        Column(
-            figure.title, {row: figure.paper[row] for row in rows if row in figure.paper}, figure.digits, figure.better
+        FigureColumn(
+            printed.title,
+            {row: printed.paper[row] for row in rows if row in printed.paper},
+            printed.digits,
+            printed.better,
         )
-        for figure in found
+        for printed in plan.table.references
     ]
     return {row: title_of(row) for row in rows}, columns
 
@@ -81,38 +83,41 @@ def _row_titles(plan: Plan) -> dict[str, str]:
     return {row: title_of(row) for row in plan.rows} | counted
 
 
-def _columns_of(plan: Plan, setting: str) -> list[Column]:
-    found = {figure.title: read_scores(plan, figure, setting) for figure in plan.table.figures}
+def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
+    scores_by_title = {printed.title: read_scores(plan, printed, setting) for printed in plan.table.printed_columns}
     counts = _counts_of(plan, setting) if plan.table.counted else {}
-    columns = [_column_of(plan, setting, figure, found[figure.title], counts) for figure in plan.table.figures]
-    if plan.table.average is not None and len(found) > 1:
-        scores = averages(list(found.values()), plan.rows, len(plan.seeds))
-        better = plan.table.figures[0].better
+    columns = [
+        _column_of(plan, setting, printed, scores_by_title[printed.title], counts)
+        for printed in plan.table.printed_columns
+    ]
+    if plan.table.average is not None and len(scores_by_title) > 1:
+        scores = averages(list(scores_by_title.values()), plan.rows, len(plan.seeds))
+        better = plan.table.printed_columns[0].better
         numbers = plan.table.average_paper or {}
-        columns.append(Column(plan.table.average, means(scores), 2, better, deviations(scores), numbers))
+        columns.append(FigureColumn(plan.table.average, means(scores), 2, better, deviations(scores), numbers))
     return columns
 
 
 def _counts_of(plan: Plan, setting: str) -> Counted:
     """Return the perplexity of unigrams and bigrams on the tokens that the rows are scored on."""
-    scored = [_first_experiment(plan, setting, figure) for figure in plan.table.figures]
+    scored = [_first_experiment(plan, setting, printed) for printed in plan.table.printed_columns]
     return {column: counted_perplexity(each) for column, each in {each.column: each for each in scored}.items()}
 
 
-def _first_experiment(plan: Plan, setting: str, figure: Figure) -> Experiment:
+def _first_experiment(plan: Plan, setting: str, printed: PrintedColumn) -> Experiment:
     """Return one experiment of a printed column: all of them have the same data."""
-    return plan.find_cells(figure, setting)[plan.rows[0]].experiments[0]
+    return plan.find_cells(printed, setting)[plan.rows[0]].experiments[0]
 
 
-def _column_of(plan: Plan, setting: str, figure: Figure, scores: Scores, counts: Counted) -> Column:
+def _column_of(plan: Plan, setting: str, printed: PrintedColumn, scores: Scores, counts: Counted) -> FigureColumn:
     """Return the printed column; its title names the data if they replace the paper's."""
-    first = _first_experiment(plan, setting, figure)
+    first = _first_experiment(plan, setting, printed)
     used = first.data.name
-    title = figure.title if used == intended_data(first) else f"{figure.title} ({used})"
-    figures = means(scores) | counts.get(first.column, {}).get(figure.split, {})
-    return Column(title, figures, figure.digits, figure.better, deviations(scores), figure.paper)
+    title = printed.title if used == intended_data(first) else f"{printed.title} ({used})"
+    figures = means(scores) | counts.get(first.column, {}).get(printed.split, {})
+    return FigureColumn(title, figures, printed.digits, printed.better, deviations(scores), printed.paper)
 
 
 def configurations(plan: Plan) -> str:
-    cells: dict[str, Any] = {cell.name: to_dict(cell) for cell in plan.experiments}
-    return yaml.safe_dump(cells, sort_keys=False, allow_unicode=True)
+    configs: dict[str, Any] = {each.name: to_dict(each) for each in plan.experiments}
+    return yaml.safe_dump(configs, sort_keys=False, allow_unicode=True)

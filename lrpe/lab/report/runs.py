@@ -27,7 +27,7 @@ from lrpe.lab.report.page import (
     write_page,
 )
 from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import Column, as_html
+from lrpe.lab.report.table import FigureColumn, as_html
 from lrpe.lab.report.training import angles_picture, curves_spec
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.run_files import RunInfo, read_metrics, read_run_info
@@ -99,7 +99,7 @@ def _read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
 def _assign_rows(runs: list[Run]) -> list[Run]:
     """Set the row of each run: its method, numbered where runs of the method have several configurations."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    found = []
+    numbered = []
     for run in runs:
         method = f"{run.group}: {run.experiment.method}"
         kinds = rows.setdefault(method, [])
@@ -107,8 +107,8 @@ def _assign_rows(runs: list[Run]) -> list[Run]:
         if kind not in kinds:
             kinds.append(kind)
         number = kinds.index(kind)
-        found.append(replace(run, row=f"{run.experiment.method}+{number + 1}" if number else run.experiment.method))
-    return found
+        numbered.append(replace(run, row=f"{run.experiment.method}+{number + 1}" if number else run.experiment.method))
+    return numbered
 
 
 def _row_title(row: str) -> str:
@@ -118,9 +118,9 @@ def _row_title(row: str) -> str:
 
 def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
     """Write a page of these runs, with its pictures as SVG and PNG; damaged runs are named and left out."""
-    found, problems = _read_runs(folders)
-    require(bool(found), "\n".join(problems))
-    runs = _assign_rows(found)
+    readable, problems = _read_runs(folders)
+    require(bool(readable), "\n".join(problems))
+    runs = _assign_rows(readable)
     groups = dict.fromkeys(run.group for run in runs)
     parts = [
         section(group, _describe_group([run for run in runs if run.group == group], out, problems)) for group in groups
@@ -147,7 +147,7 @@ def _describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str
 
 
 def _draw_angles(run: Run, out: Path, problems: list[str]) -> str:
-    """Return the run's learned angles as a figure; a model that cannot be read is added to ``problems``."""
+    """Return the run's learned angles as HTML; a model that cannot be read is added to ``problems``."""
     try:
         return angles_picture(run.folder, out / file_name(run.group, run.title, "angles"), run.title)
     except LrpeError as error:
@@ -168,15 +168,15 @@ def _files_of(run: Run) -> Iterator[str]:
     yield folded(f"{run.title}: environment", preformatted(run.environment))
 
 
-def _columns_of(runs: list[Run]) -> list[Column]:
+def _columns_of(runs: list[Run]) -> list[FigureColumn]:
     """Return a column per split for the metric, and one for the seconds per update."""
     metric, better = _judged_by(runs)
     splits = dict.fromkeys(split for run in runs for split in run.results if metric in run.results[split])
     columns = []
     for split in splits:
-        found = _by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
-        columns.append(Column(f"{split} {metric}", means(found), 3, better, deviations(found)))
-    return [*columns, Column("seconds per update", means(_by_row(runs, lambda run: run.seconds)), 3, None)]
+        scores = _by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
+        columns.append(FigureColumn(f"{split} {metric}", means(scores), 3, better, deviations(scores)))
+    return [*columns, FigureColumn("seconds per update", means(_by_row(runs, lambda run: run.seconds)), 3, None)]
 
 
 def _judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
@@ -187,16 +187,16 @@ def _judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
 
 def _by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
     """Return the values read from the runs of each row, leaving out None."""
-    found: dict[str, list[T]] = {}
+    values: dict[str, list[T]] = {}
     for run in runs:
         value = read(run)
         if value is not None:
-            found.setdefault(run.row, []).append(value)
-    return found
+            values.setdefault(run.row, []).append(value)
+    return values
 
 
 def _draw_curves(runs: list[Run], titles: dict[str, str], file: Path) -> str:
-    """Return the validation curves as a figure; empty before the first validation."""
+    """Return the validation curves as HTML; empty before the first validation."""
     curves, (metric, _) = _by_row(runs, lambda run: run.points or None), _judged_by(runs)
     if not curves:
         return ""

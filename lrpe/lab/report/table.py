@@ -19,7 +19,7 @@ Rank = Literal["best", "second"]
 
 
 @dataclass(frozen=True)
-class Column:
+class FigureColumn:
     """Figures by row.
 
     Attributes:
@@ -77,7 +77,7 @@ _Mark = Callable[[str, Rank | None], str]  # formats a cell of a rank
 
 
 def lay_out(
-    rows: dict[str, str], columns: Sequence[Column], ranked: Sequence[str], mark: _Mark
+    rows: dict[str, str], columns: Sequence[FigureColumn], ranked: Sequence[str], mark: _Mark
 ) -> tuple[list[str], list[list[str]]]:
     """Return the header and the lines of a table; ``rows`` is {name: title}."""
     header, lines = [""], [[title] for title in rows.values()]
@@ -92,7 +92,7 @@ def lay_out(
     return header, lines
 
 
-def as_data(rows: dict[str, str], columns: Sequence[Column]) -> dict[str, Any]:
+def as_data(rows: dict[str, str], columns: Sequence[FigureColumn]) -> dict[str, Any]:
     """Return the table as JSON-compatible data, with unrounded figures."""
     return {
         "rows": rows,
@@ -132,7 +132,7 @@ class _Style:
         template = {"best": self.best, "second": self.second, None: self.other}[rank]
         return template.format(self.write(cell))
 
-    def legend(self, rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+    def legend(self, rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
         """Return the meaning of the marks used and the rows that are not ranked; empty if no figure is marked."""
         used = {column.rank(row, ranked) for column in columns for row in rows}
         known: dict[Rank, str] = {"best": self.best.format("best"), "second": self.second.format("second best")}
@@ -141,13 +141,13 @@ class _Style:
         return f"{meaning} (not ranked: {unranked})" if meaning and unranked else meaning
 
 
-def as_text(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+def as_text(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
     """Return aligned columns, with a star after the best figure and a dot after the second best."""
     header, lines = lay_out(rows, columns, ranked, _TEXT.mark)
     return _with_legend(in_columns(header, lines, left=1), "\n", _TEXT.legend(rows, columns, ranked))
 
 
-def as_markdown(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+def as_markdown(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
     header, lines = lay_out(rows, columns, ranked, _MARKDOWN.mark)
     rule = ["---", *["---:"] * (len(header) - 1)]
     titled = [list(map(_in_markdown, header)), rule, *([_in_markdown(title), *line] for title, *line in lines)]
@@ -155,7 +155,7 @@ def as_markdown(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str])
     return _with_legend(table, "\n", _MARKDOWN.legend(rows, columns, ranked))
 
 
-def as_latex(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+def as_latex(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
     """Return a LaTeX tabular with booktabs rules."""
     header, lines = lay_out(rows, columns, ranked, _LATEX.mark)
     body = [" & ".join([_in_latex(title), *line]) for title, *line in lines]
@@ -171,7 +171,7 @@ def as_latex(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) ->
     return _with_legend("\n".join(table), "\\par\\smallskip\n", _LATEX.legend(rows, columns, ranked))
 
 
-def as_html(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> str:
+def as_html(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
     header, lines = lay_out(rows, columns, ranked, _HTML.mark)
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in ("method", *header[1:]))
     body = "\n".join(
@@ -184,7 +184,7 @@ def as_html(rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> 
     return box + (f'\n<p class="legend">{legend}</p>' if legend else "")
 
 
-def write_formats(file: Path, rows: _Titles, columns: Sequence[Column], ranked: Sequence[str]) -> None:
+def write_formats(file: Path, rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> None:
     """Write the table as text, Markdown and LaTeX: ``file`` with the suffix of each; HTML is written with its page."""
     for ending, write in {".txt": as_text, ".md": as_markdown, ".tex": as_latex}.items():
         write_atomically(file.with_suffix(ending), write(rows, columns, ranked) + "\n")

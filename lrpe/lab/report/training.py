@@ -13,7 +13,7 @@ from lrpe.lab.experiments.tables import title_of
 from lrpe.lab.report.page import heading, paragraph, picture, pictures
 from lrpe.lab.report.palette import look, ramp
 from lrpe.lab.report.picture import SOFT, Spec, file_name, powers_of_ten
-from lrpe.lab.report.table import Column, as_html
+from lrpe.lab.report.table import FigureColumn, as_html
 from lrpe.models.block import Block
 from lrpe.models.saved import load_model
 
@@ -63,16 +63,16 @@ def _whole_ticks(least: int, most: int) -> list[int]:
 def band(name: str, seeds: list[Points]) -> list[dict[str, Any]]:
     """Return mean, minimum and maximum over the seeds at each update that all of them have."""
     common = set.intersection(*({update for update, _ in points} for points in seeds)) if seeds else set()
-    found = []
+    points = []
     for update in sorted(common):
-        figures = [dict(points)[update] for points in seeds]
+        figures = [dict(curve)[update] for curve in seeds]
         spread = {"mean": mean(figures), "low": min(figures), "high": max(figures)}
-        found.append({"method": name, "update": update} | spread)
-    return found
+        points.append({"method": name, "update": update} | spread)
+    return points
 
 
 def angles_picture(run: Path, file: Path, title: str) -> str:
-    """Return the angles of a run's best model as an HTML figure; empty if it has learned none."""
+    """Return the angles of a run's best model as HTML with its caption; empty if it has learned none."""
     angles = angles_of(run / "best") if (run / "best").exists() else []
     return (
         picture(angles_spec(angles), file, f"{title}: learned angles against their initial values.") if angles else ""
@@ -82,13 +82,13 @@ def angles_picture(run: Path, file: Path, title: str) -> str:
 def angles_of(model_folder: Path) -> list[dict[str, Any]]:
     """Return {"layer", "start", "learned"} of every learned angle of a sequence model; the sign is dropped."""
     model = load_model(model_folder)
-    found = []
+    angles = []
     for block in (module for module in model.modules() if isinstance(module, Block)):
         config = model.config.layer_encoding(block.layer)
         if config.learned_angles and config.axes == 1 and config.matrix in ("unitary", "orthogonal"):
             pairs = zip(_alpha(config.build()), _alpha(block.attention.encoding), strict=True)
-            found += [{"layer": f"layer {block.layer}", "start": a, "learned": abs(b)} for a, b in pairs]
-    return found
+            angles += [{"layer": f"layer {block.layer}", "start": a, "learned": abs(b)} for a, b in pairs]
+    return angles
 
 
 def _alpha(encoding: Any) -> list[float]:
@@ -127,68 +127,71 @@ def _axis(field: str, title: str, points: list[dict[str, Any]]) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": marks}
 
 
-_Cells = dict[str, list[Experiment]]  # one per seed, by row
+_Experiments = dict[str, list[Experiment]]  # one per seed, by row
 
 
 def show_curves(plan: Plan, setting: str, out: Path) -> str:
-    """Return the validation curves of every column as figures."""
-    columns = trained(plan, setting).items()
+    """Return the validation curves of every column as HTML."""
     return pictures(
-        picture for name, cells in columns for picture in _curves_of(plan, cells, out / file_name(setting, name), name)
+        drawn
+        for name, experiments in trained(plan, setting).items()
+        for drawn in _curves_of(plan, experiments, out / file_name(setting, name), name)
     )
 
 
 def show_training(plan: Plan, setting: str, out: Path) -> Iterator[str]:
     """Yield the seconds per update of every column, and the learned angles."""
     columns = trained(plan, setting)
-    speeds = [Column(name, _speed_of(plan, cells), 3, None) for name, cells in columns.items()]
+    speeds = [FigureColumn(name, _speed_of(plan, experiments), 3, None) for name, experiments in columns.items()]
     yield heading("Seconds per update", 3)
     yield as_html({row: title_of(row) for row in plan.rows}, speeds, [])
     yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed.")
-    angles = pictures((_angles_of(plan, *cell, out / setting) for cell in _first_seeds(columns)), small=True)
+    angles = pictures((_angles_of(plan, *first, out / setting) for first in _first_seeds(columns)), small=True)
     if angles:
         yield heading("Learned angles", 3)
         yield angles
 
 
-def _first_seeds(columns: dict[str, _Cells]) -> Iterator[tuple[str, str, Experiment]]:
-    """Yield column, row and the first seed's cell; rows with a plus reuse another row's run and are skipped."""
-    for name, cells in columns.items():
-        yield from ((name, row, group[0]) for row, group in cells.items() if "+" not in row)
+def _first_seeds(columns: dict[str, _Experiments]) -> Iterator[tuple[str, str, Experiment]]:
+    """Yield column, row and the first seed's experiment; rows with a plus reuse another row's run and are skipped."""
+    for name, experiments in columns.items():
+        yield from ((name, row, group[0]) for row, group in experiments.items() if "+" not in row)
 
 
-def _angles_of(plan: Plan, name: str, row: str, cell: Experiment, out: Path) -> str:
+def _angles_of(plan: Plan, name: str, row: str, experiment: Experiment, out: Path) -> str:
     file = out.with_name(file_name(out.name, name, row, "angles"))
-    return angles_picture(plan.runs / cell.name, file, f"{title_of(row)} on {name}, seed {cell.training.seed}")
+    title = f"{title_of(row)} on {name}, seed {experiment.training.seed}"
+    return angles_picture(plan.runs / experiment.name, file, title)
 
 
-def trained(plan: Plan, setting: str) -> dict[str, _Cells]:
-    """Group the trained cells by column, and by figure where a column has several."""
-    found: dict[str, tuple[str, str, _Cells]] = {}
-    for figure in plan.table.figures:
-        cells = {row: list(cell.experiments) for row, cell in plan.find_cells(figure, setting).items()}
-        first = cells[plan.rows[0]][0]
+def trained(plan: Plan, setting: str) -> dict[str, _Experiments]:
+    """Group the experiments by column, and by printed column where a column has several."""
+    groups: dict[str, tuple[str, str, _Experiments]] = {}
+    for printed in plan.table.printed_columns:
+        experiments = {row: list(cell.experiments) for row, cell in plan.find_cells(printed, setting).items()}
+        first = experiments[plan.rows[0]][0]
         column = " ".join(filter(None, (first.column, first.variant)))
-        found.setdefault(first.name, (column, figure.title, cells))
-    columns = [column for column, _, _ in found.values()]
+        groups.setdefault(first.name, (column, printed.title, experiments))
+    columns = [column for column, _, _ in groups.values()]
     return {
-        column if columns.count(column) == 1 else f"{column} {title}": cells for column, title, cells in found.values()
+        column if columns.count(column) == 1 else f"{column} {title}": experiments
+        for column, title, experiments in groups.values()
     }
 
 
-def _curves_of(plan: Plan, cells: _Cells, file: Path, name: str) -> Iterator[str]:
+def _curves_of(plan: Plan, experiments: _Experiments, file: Path, name: str) -> Iterator[str]:
     """Yield a picture of the metric that the rows are judged by; none before the first validation."""
-    found = {row: [curve(plan.runs / cell.name) for cell in group] for row, group in cells.items()}
+    curves = {row: [curve(plan.runs / each.name) for each in group] for row, group in experiments.items()}
     bands = "; bands show the range over seeds" if len(plan.seeds) > 1 else ""
-    for metric in sorted({metric for group in found.values() for metric, points in group if points}):
-        lines = {row: [points for _, points in group if points] for row, group in found.items()}
+    for metric in sorted({metric for group in curves.values() for metric, points in group if points}):
+        lines = {row: [points for _, points in group if points] for row, group in curves.items()}
         drawn = {row: group for row, group in lines.items() if group}
         spec = curves_spec(drawn, {row: title_of(row) for row in drawn}, metric, log=metric == "perplexity")
         yield picture(spec, file.with_name(file_name(file.name, metric)), f"{name}: validation {metric}{bands}.")
 
 
-def _speed_of(plan: Plan, cells: _Cells) -> dict[str, float]:
+def _speed_of(plan: Plan, experiments: _Experiments) -> dict[str, float]:
     """Return the seconds per update by row: the mean over seeds of each run's median."""
-    found = {row: [seconds_per_update(plan.runs / cell.name) for cell in group] for row, group in cells.items()}
-    known = {row: [seconds for seconds in group if seconds is not None] for row, group in found.items()}
+    seconds = {row: [seconds_per_update(plan.runs / each.name) for each in group] for row, group in experiments.items()}
+    known = {row: [each for each in group if each is not None] for row, group in seconds.items()}
     return means({row: group for row, group in known.items() if group})

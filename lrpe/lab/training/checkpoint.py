@@ -200,14 +200,14 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     Raises:
         LrpeError: the checkpoint lacks a weight of the model, has another one, or one of another shape.
     """
-    found = _read_tensors(folder / WEIGHTS)
+    tensors = _read_tensors(folder / WEIGHTS)
     wanted = get_model_state_dict(model)
     prefix = "module." if isinstance(model, nn.parallel.DistributedDataParallel) else ""
     second = {name.removeprefix(prefix): first.removeprefix(prefix) for name, first in _tied_names(model).items()}
-    for place in places_of_alpha(found, wanted):
-        start_from_alpha(found, place)
-    _check_same_tensors(folder, found, {name: wanted[name] for name in wanted if name not in second})
-    whole: dict[str, Any] = found | {name: found[first] for name, first in second.items()}
+    for place in places_of_alpha(tensors, wanted):
+        start_from_alpha(tensors, place)
+    _check_same_tensors(folder, tensors, {name: wanted[name] for name in wanted if name not in second})
+    whole: dict[str, Any] = tensors | {name: tensors[first] for name, first in second.items()}
     set_model_state_dict(model, whole, options=StateDictOptions(full_state_dict=True, strict=True))
 
 
@@ -219,13 +219,13 @@ def _read_tensors(file: Path) -> dict[str, Tensor]:
         raise LrpeError(f"Weights cannot be read from {str(file)!r}: {error}.") from error
 
 
-def _check_same_tensors(folder: Path, found: dict[str, Tensor], wanted: dict[str, Any]) -> None:
-    wrong = [f"{name} is missing" for name in wanted if name not in found]
-    wrong += [f"{name} is not of this model" for name in found if name not in wanted]
+def _check_same_tensors(folder: Path, tensors: dict[str, Tensor], wanted: dict[str, Any]) -> None:
+    wrong = [f"{name} is missing" for name in wanted if name not in tensors]
+    wrong += [f"{name} is not of this model" for name in tensors if name not in wanted]
     wrong += [
-        f"{name} is {tuple(found[name].shape)} where the model has {tuple(wanted[name].shape)}"
+        f"{name} is {tuple(tensors[name].shape)} where the model has {tuple(wanted[name].shape)}"
         for name in wanted
-        if name in found and found[name].shape != wanted[name].shape
+        if name in tensors and tensors[name].shape != wanted[name].shape
     ]
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     require(not wrong, f"The weights in {str(folder)!r} are not those of this model: {'; '.join(wrong[:3])}{more}.")

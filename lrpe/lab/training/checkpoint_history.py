@@ -71,9 +71,12 @@ class CheckpointHistory:
         for name, folder in wanted.items():
             with naming_failure(self.run / name):
                 _link(self.run / name, folder)
-        found = self.list_all()
-        needed = {*wanted.values(), *(self.path_of(best) for best in map(_best_of, found[:_KEPT]) if best is not None)}
-        for old in found[_KEPT:]:
+        checkpoints = self.list_all()
+        needed = {
+            *wanted.values(),
+            *(self.path_of(best) for best in map(_best_of, checkpoints[:_KEPT]) if best is not None),
+        }
+        for old in checkpoints[_KEPT:]:
             if old not in needed:
                 (old / DONE).unlink()  # first, so that a kill in between leaves no half checkpoint
                 remove(old)

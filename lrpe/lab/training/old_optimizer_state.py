@@ -84,12 +84,12 @@ def _read_index(folder: Path) -> dict[str, list[_Piece]]:
     content = (folder / METADATA).read_bytes()
     _check_numbers(content)
     index = _Unpickler(io.BytesIO(content)).load()
-    found: dict[str, list[_Piece]] = {}
+    pieces_by_name: dict[str, list[_Piece]] = {}
     for key, info in index.storage_data.items():
         if key.fqn.startswith(_PREFIX):
             piece = _Piece(key.offset or (), _inside(folder, info.relative_path), int(info.offset), int(info.length))
-            found.setdefault(key.fqn.removeprefix(_PREFIX), []).append(piece)
-    return {name: sorted(pieces, key=lambda piece: piece.rows_before) for name, pieces in found.items()}
+            pieces_by_name.setdefault(key.fqn.removeprefix(_PREFIX), []).append(piece)
+    return {name: sorted(pieces, key=lambda piece: piece.rows_before) for name, pieces in pieces_by_name.items()}
 
 
 def _check_numbers(content: bytes) -> None:

@@ -71,9 +71,9 @@ def is_first_to_report(text: str) -> bool:
     if "MASTER_ADDR" not in os.environ or "RANK" not in os.environ:
         return True
     key = sha256(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT')} {text}".encode()).hexdigest()
-    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        store = TCPStore(*place, is_master=False, timeout=timedelta(seconds=5), wait_for_workers=False)
+        store = TCPStore(*address, is_master=False, timeout=timedelta(seconds=5), wait_for_workers=False)
         return store.add(f"lrpe/said/{key}", 1) == 1
     except RuntimeError:  # the store is gone: better to report twice than never
         return True

@@ -86,11 +86,11 @@ def _shown(values: dict[str, Any], key: str) -> str:
 
 def flatten(values: Config, prefix: str = "") -> dict[str, Any]:
     """Return {"a.b": 1, "c": {}} for {"a": {"b": 1}, "c": {}}."""
-    found = {}
+    flat = {}
     for key, value in values.items():
         deeper = isinstance(value, dict) and value
-        found |= flatten(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
-    return found
+        flat |= flatten(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
+    return flat
 
 
 class Record:

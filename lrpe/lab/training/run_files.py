@@ -81,13 +81,13 @@ MetricsLine = dict[str, Any]  # "update", an int, and metrics by name, floats
 
 def read_metrics(folder: Path) -> tuple[list[MetricsLine], list[str]]:
     """Return the lines of metrics.jsonl, and a message for each damaged line, which is skipped."""
-    found, damaged = [], []
+    lines, damaged = [], []
     for number, text in enumerate(LineFile(folder / "metrics.jsonl").read(), 1):
         try:
-            found.append(_parse(text))
+            lines.append(_parse(text))
         except LrpeError as error:
             damaged.append(f"Line {number} of {str(folder / 'metrics.jsonl')!r} is damaged and left out: {error}.")
-    return found, damaged
+    return lines, damaged
 
 
 def _parse(text: str) -> MetricsLine:

@@ -131,8 +131,8 @@ def scale_and_clip_(gradients: list[Tensor], factor: float, largest: float) -> f
         The norm before clipping.
     """
     # torch's _foreach functions make one pass for scaling and clipping; clip_grad_norm_ would make a second one.
-    found = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[attr-defined]
-    norm = float(found.full_tensor() if isinstance(found, DTensor) else found) * factor
+    measured = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))  # type: ignore[attr-defined]
+    norm = float(measured.full_tensor() if isinstance(measured, DTensor) else measured) * factor
     if 0 < largest < norm:
         factor *= largest / norm
     torch._foreach_mul_(gradients, factor)  # type: ignore[attr-defined]

@@ -76,7 +76,7 @@ def nothing_is_trained_or_measured(place, monkeypatch):
     monkeypatch.setattr("lrpe.lab.experiments.run.run_in", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.experiments.run.score", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.experiments.cost.describe_plan", lambda cells, speed: "")
-    monkeypatch.setattr("lrpe.lab.experiments.cells.run_cells", lambda *_, **__: {})
+    monkeypatch.setattr("lrpe.lab.experiments.run_many.run_experiments", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.report.results.report_table", lambda chosen, out, command: ("", out))
     monkeypatch.setattr("lrpe.lab.report.runs.report_runs", lambda folders, out, command: out)
     monkeypatch.setattr("lrpe.lab.report.explorer.page.write_explorer", lambda out, learned: out)

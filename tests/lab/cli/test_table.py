@@ -10,7 +10,7 @@ import pytest
 from lrpe.lab.cli import main
 from lrpe.lab.cli.table import MakeTable
 from lrpe.lab.cli.words import take_dotted
-from lrpe.lab.experiments import cells
+from lrpe.lab.experiments import run_many
 from lrpe.lab.experiments.methods import METHODS, SEVEN
 from lrpe.lab.experiments.tables import title_of
 
@@ -90,14 +90,14 @@ def test_a_table_does_not_show_the_results_of_another_configuration(runs, traine
 
 
 def test_what_breaks_a_cell_is_told_and_the_others_are_trained(runs, monkeypatch, capsys):
-    scored = cells.run
+    scored = run_many.run
 
     def run_or_break(cell, *rest):
         if cell.method == "base":
             raise RuntimeError("out of memory")
         return scored(cell, *rest)
 
-    monkeypatch.setattr(cells, "run", run_or_break)
+    monkeypatch.setattr(run_many, "run", run_or_break)
     words = ["table", "lm", *SMOKE, "--rows", "base,rope", "--columns", "stdlib", "--seeds", "7", "--runs", str(runs)]
     assert main(words) == 1
     shown = capsys.readouterr().out

@@ -8,17 +8,17 @@ import pytest
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.run import run
 from lrpe.lab.experiments.scale import smoke
-from lrpe.lab.experiments.tables import TABLES, Figure
+from lrpe.lab.experiments.tables import TABLES, PrintedColumn
 from lrpe.lab.training.loop import Loop
 
 pytestmark = pytest.mark.slow
 
 
-def every_cell() -> dict[str, tuple[Experiment, list[tuple[Figure, str]]]]:
+def every_cell() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]]:
     """Each distinct experiment of the tables, and the figures that are read from it."""
-    found: dict[str, tuple[Experiment, list[tuple[Figure, str]]]] = {}
+    found: dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]] = {}
     for table in (build([]) for build in TABLES.values()):
-        for figure in table.figures:
+        for figure in table.printed_columns:
             for row in table.rows:
                 cell = smoke(figure.experiment(row, "fair")).with_data({})
                 found.setdefault(cell.name, (cell, []))[1].append((figure, row))
@@ -77,10 +77,10 @@ def crash():
 
 
 def test_the_paper_has_every_table_and_every_row_that_it_prints():
-    assert {name: len(build([]).figures) for name, build in TABLES.items()} == {
+    assert {name: len(build([]).printed_columns) for name, build in TABLES.items()} == {
         "lm": 4, "glue": 10, "imagenet": 2, "lra": 5, "basis": 3, "normalizer": 6, "length": 6,
     }  # fmt: skip
     for name in ("lm", "glue", "imagenet", "lra", "basis"):
         table = TABLES[name]([])
-        printed = {row for figure in table.figures for row in figure.paper}
-        assert set(table.rows) == printed
+        papers = {row for printed in table.printed_columns for row in printed.paper}
+        assert set(table.rows) == papers

@@ -10,51 +10,56 @@ from lrpe.lab.experiments.tables import find_table
 @pytest.mark.parametrize("columns", [[], ["wikitext103", "books"], ["books", "wikitext2", "stdlib"]])
 def test_texts_that_are_missing_are_one_column_under_its_own_name(columns):
     table = plan("lm", columns=columns).table
-    assert [figure.title for figure in table.figures] == ["Python's library validation", "Python's library test"]
+    assert [printed.title for printed in table.printed_columns] == [
+        "Python's library validation",
+        "Python's library test",
+    ]
     cells = plan("lm", columns=columns, rows=["type2"])
     assert [each.name for each in cells.experiments] == ["stdlib/small-fair/type2-seed0"]
-    assert not any(figure.paper for figure in table.figures)
+    assert not any(printed.paper for printed in table.printed_columns)
 
 
 def test_the_papers_figures_of_other_data_stand_apart():
     table = plan("lm").table
-    assert [figure.title for figure in table.references] == [
+    assert [printed.title for printed in table.references] == [
         "WikiText-103 validation", "WikiText-103 test", "Books validation", "Books test",
     ]  # fmt: skip
     assert table.references[0].paper["type2"] == 31.95
     arena = plan("lra").table
-    assert not any(figure.paper for figure in arena.figures)
+    assert not any(printed.paper for printed in arena.printed_columns)
     assert arena.average_paper is None
-    assert [figure.title for figure in arena.references][-1] == "AVG"
+    assert [printed.title for printed in arena.references][-1] == "AVG"
     assert arena.references[-1].paper["type2"] == 65.03
 
 
 def test_the_papers_figures_stand_beside_ours_of_the_same_data():
     paths = {"wikitext103": "here-it-is", "books": "and-here"}
     table = plan("lm", scale="paper", data=paths).table
-    assert [figure.title for figure in table.figures] == [figure.title for figure in find_table("lm", []).figures]
+    assert [printed.title for printed in table.printed_columns] == [
+        printed.title for printed in find_table("lm", []).printed_columns
+    ]
     assert table.references == ()
-    assert table.figures[1].paper["type2"] == 31.71
+    assert table.printed_columns[1].paper["type2"] == 31.71
 
 
 def test_perplexity_per_byte_does_not_stand_beside_perplexity_per_word():
     table = plan("lm", columns=["wikitext103"], data={"wikitext103": "here-it-is"}).table
-    assert [figure.title for figure in table.figures] == ["WikiText-103 validation", "WikiText-103 test"]
-    assert not any(figure.paper for figure in table.figures)
+    assert [printed.title for printed in table.printed_columns] == ["WikiText-103 validation", "WikiText-103 test"]
+    assert not any(printed.paper for printed in table.printed_columns)
     assert len(table.references) == 2
 
 
 def test_of_a_table_that_has_some_of_its_data_the_papers_figures_are_beside_those():
     table = plan("lra", columns=["lra-text", "lra-listops"], data={"lra-text": "here-it-is"}).table
-    assert [bool(figure.paper) for figure in table.figures] == [True, False]
-    assert [figure.title for figure in table.references] == ["ListOps"]
+    assert [bool(printed.paper) for printed in table.printed_columns] == [True, False]
+    assert [printed.title for printed in table.references] == ["ListOps"]
 
 
 @pytest.mark.parametrize("name", ["basis", "normalizer", "length"])
 def test_a_table_of_one_text_is_of_the_library_and_says_so(name):
     table = plan(name).table
     assert table.title.endswith("of Python's library")
-    assert {figure.column for figure in table.figures} == {"stdlib"}
+    assert {printed.column for printed in table.printed_columns} == {"stdlib"}
     assert bool(table.references) == (name == "basis")
 
 
@@ -67,14 +72,14 @@ def test_a_plan_has_every_row_column_seed_and_setting_once():
         for row in ("base", "type2")
         for seed in (0, 7)
     ]
-    (figure,) = found.table.figures
-    assert list(found.find_cells(figure, "authors")) == ["base", "type2"]
+    (printed,) = found.table.printed_columns
+    assert list(found.find_cells(printed, "authors")) == ["base", "type2"]
 
 
 def test_changes_reach_every_experiment_of_a_plan():
     found = plan("normalizer", rows=["type2"], scale="smoke", changes={"training": {"optimization": {"rate": 0.5}}})
     assert {each.training.optimization.rate for each in found.experiments} == {0.5}
-    assert len({each.variant for each in found.experiments}) == len(found.table.figures)
+    assert len({each.variant for each in found.experiments}) == len(found.table.printed_columns)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from lrpe.errors import StoppedError
 from lrpe.lab.data.jobs import end_with_parent
-from lrpe.lab.experiments.pool import KILLED, train_apart
+from lrpe.lab.experiments.pool import KILLED, run_apart
 
 
 class Cell(NamedTuple):
@@ -82,7 +82,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_cell_that_fails_or_is_killed_takes_no_other_with_it(tmp_path):
-    failures = train_apart(act, cells("spe", "rope", "base"), tmp_path, 2, "cpu", nobody)
+    failures = run_apart(act, cells("spe", "rope", "base"), tmp_path, 2, "cpu", nobody)
     assert failures == {"spe-seed0": KILLED, "rope-seed0": "it failed"}
     assert pids(tmp_path, "base")
 
@@ -93,7 +93,7 @@ def test_an_interruption_lets_a_cell_save_itself(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_apart(act, cells("type1", "base"), tmp_path, 1, "cpu", interrupt)
+        run_apart(act, cells("type1", "base"), tmp_path, 1, "cpu", interrupt)
     assert (tmp_path / "saved").exists()
     assert not pids(tmp_path, "base")  # what was not begun never begins
     assert not is_alive(pids(tmp_path, "type1")[0])
@@ -107,12 +107,12 @@ def test_a_second_interruption_ends_what_does_not_end_itself(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_apart(act, [Cell("type2"), Cell("type2", 1)], tmp_path, 2, "cpu", interrupt_twice)
+        run_apart(act, [Cell("type2"), Cell("type2", 1)], tmp_path, 2, "cpu", interrupt_twice)
     assert not any(is_alive(pid) for pid in pids(tmp_path, "type2"))
 
 
 def start_two(runs: Path) -> None:
-    train_apart(act, cells("type1", "base"), runs, 2, "cpu", nobody)
+    run_apart(act, cells("type1", "base"), runs, 2, "cpu", nobody)
 
 
 def test_a_cell_does_not_outlive_a_parent_that_was_killed(tmp_path):

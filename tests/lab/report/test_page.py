@@ -20,7 +20,7 @@ from lrpe.lab.report.page import (
     write_page,
 )
 from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import Column, as_html
+from lrpe.lab.report.table import FigureColumn, as_html
 from lrpe.lab.report.training import curves_spec
 from tests.lab.report.browser import open_browser
 
@@ -52,7 +52,7 @@ def test_a_file_name_stays_in_its_folder_and_fits_its_disk():
 def test_a_page_of_nasty_names_shows_them_and_runs_none(tmp_path):
     points = {"base": [[(1, 2.0), (2, 1.0)]]}
     drawn = picture(curves_spec(points, {"base": NASTY}, NASTY), tmp_path / "curves", NASTY)
-    table = as_html({"base": NASTY}, [Column(NASTY, {"base": 1.0})], [])
+    table = as_html({"base": NASTY}, [FigureColumn(NASTY, {"base": 1.0})], [])
     texts = [heading(NASTY), paragraph(NASTY), bullets([NASTY]), facts({NASTY: NASTY}), provenance(STAMP, NASTY)]
     parts = [section(NASTY, [*texts, table, drawn, folded(NASTY, preformatted(NASTY))])]
     file = write_page(tmp_path / "index.html", NASTY, parts)

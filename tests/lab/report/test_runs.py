@@ -12,7 +12,7 @@ from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.report.page import section, write_page
 from lrpe.lab.report.palette import LOOKS
 from lrpe.lab.report.runs import report_runs
-from lrpe.lab.report.table import Column, as_html
+from lrpe.lab.report.table import FigureColumn, as_html
 from tests.lab.report.browser import open_browser
 from tests.lab.report.test_explorer import contrast
 
@@ -102,7 +102,7 @@ def hexadecimal(colour):
 def test_a_wide_table_is_whole_on_a_desk_and_scrolls_in_its_box_on_a_phone(browser, tmp_path):
     tasks = ("Text (stdlib-packages)", "ListOps (listops)", "Retrieval (stdlib-pairs)", "Pathfinder (pathfinder)")
     columns = [
-        Column(task, {"base": 75.0}, paper={"base": 64.81}) for task in (*tasks, "Image (digits-sequence)", "AVG")
+        FigureColumn(task, {"base": 75.0}, paper={"base": 64.81}) for task in (*tasks, "Image (digits-sequence)", "AVG")
     ]
     file = write_page(tmp_path / "index.html", "wide", [section("fair", [as_html({"base": "Base"}, columns, [])])])
     for width, whole in ((1400, True), (390, False)):

@@ -2,19 +2,19 @@ import math
 
 import pytest
 
-from lrpe.lab.report.table import Column, as_data, as_html, as_latex, as_markdown, as_text
+from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_latex, as_markdown, as_text
 
 ROWS = {"base": "Base", "type1": "Type 1", "type2": "Type 2", "count": "counted & sure"}
-PERPLEXITY = Column(
+PERPLEXITY = FigureColumn(
     "val", {"base": 34.0, "type1": 31.903, "type2": 31.9, "count": 20.0}, 2, "lower", {"type2": 0.1}, {"type2": 31.95}
 )
-ACCURACY = Column("acc", {"base": 70.0, "type2": 80.0}, 1, "higher")
+ACCURACY = FigureColumn("acc", {"base": 70.0, "type2": 80.0}, 1, "higher")
 RANKED = ["base", "type1", "type2"]
 NASTY = "<img src=x onerror=alert(1)>|*_`$\\{#"
 
 
 def places(*figures: float, better="lower") -> list[str | None]:
-    column = Column("", dict(zip("abcdef", figures, strict=False)), 2, better)
+    column = FigureColumn("", dict(zip("abcdef", figures, strict=False)), 2, better)
     return [column.rank(row, list(column.figures)) for row in column.figures]
 
 
@@ -39,7 +39,7 @@ def test_a_column_of_equal_figures_has_no_best():
 
 def test_a_figure_that_is_not_a_number_has_no_place_and_takes_none():
     assert places(math.nan, 1, 2, 4) == [None, "best", "second", None]
-    assert Column("", {"base": math.inf}).show("base") == "diverged"
+    assert FigureColumn("", {"base": math.inf}).show("base") == "diverged"
 
 
 def test_a_terminal_shows_marks_and_below_the_table_what_they_mean():
@@ -75,11 +75,11 @@ def test_html_marks_cells_and_says_what_the_marks_mean():
 
 @pytest.mark.parametrize("write", [as_text, as_markdown, as_latex, as_html])
 def test_a_table_without_marks_has_no_legend(write):
-    assert "best" not in write(ROWS, [Column("seconds", {"base": 1.0, "type1": 2.0}, 3, None)], RANKED)
+    assert "best" not in write(ROWS, [FigureColumn("seconds", {"base": 1.0, "type1": 2.0}, 3, None)], RANKED)
 
 
 def test_no_format_reads_a_name_as_markup():
-    rows, columns = {"base": NASTY, "type2": "Type 2"}, [Column(NASTY, ACCURACY.figures, 1, "higher")]
+    rows, columns = {"base": NASTY, "type2": "Type 2"}, [FigureColumn(NASTY, ACCURACY.figures, 1, "higher")]
     assert as_text(rows, columns, RANKED).count(NASTY) == 2
     assert as_html(rows, columns, []).count("&lt;img src=x onerror=alert(1)&gt;|*_`$\\{#") == 2
     assert as_markdown(rows, columns, []).count(r"&lt;img src=x onerror=alert(1)&gt;\|\*_\`$\\{#") == 2

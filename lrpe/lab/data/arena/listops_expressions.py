@@ -163,15 +163,15 @@ def _write_out(levels: list[_Level], edges: np.ndarray) -> np.ndarray:
         operators = level.arity > 0
         size[operators] = 2 + np.add.reduceat(sizes[0], _first_arguments(level))
         sizes.insert(0, size)
-    flat, place = np.empty(edges[-1], dtype=np.uint8), edges[:-1]
+    flat, starts = np.empty(edges[-1], dtype=np.uint8), edges[:-1]
     for i, level in enumerate(levels):
         operators = level.arity > 0
-        flat[place] = level.symbol
-        flat[(place + sizes[i] - 1)[operators]] = _CLOSE
+        flat[starts] = level.symbol
+        flat[(starts + sizes[i] - 1)[operators]] = _CLOSE
         if i + 1 < len(levels):
             before = np.cumsum(sizes[i + 1]) - sizes[i + 1]
-            offset = place[operators] + 1 - before[_first_arguments(level)]
-            place = before + np.repeat(offset, level.arity[operators])
+            offset = starts[operators] + 1 - before[_first_arguments(level)]
+            starts = before + np.repeat(offset, level.arity[operators])
     return flat
 
 

@@ -125,8 +125,8 @@ def _shuffle(sentence: str, generator: np.random.Generator) -> str:
 
 def _drop_and_swap(sentence: str, generator: np.random.Generator) -> str:
     words = [word for word in sentence.split() if generator.random() > 0.15] or sentence.split()
-    place = int(generator.integers(max(1, len(words) - 1)))
-    words[place : place + 2] = reversed(words[place : place + 2])
+    first = int(generator.integers(max(1, len(words) - 1)))
+    words[first : first + 2] = reversed(words[first : first + 2])
     return " ".join(words)
 
 

@@ -150,7 +150,7 @@ def _split_by_hash(path: Path, files: list[Path], every: int) -> dict[Path, str]
     """Order the files by a hash of their path; the first share is for validation, the next for the test."""
     order = sorted(files, key=lambda file: sha256(_relative_path(path, file).encode()).hexdigest())
     held = max(1, round(len(files) / every))
-    return {file: ("validation", "test", "train")[min(place // held, 2)] for place, file in enumerate(order)}
+    return {file: ("validation", "test", "train")[min(number // held, 2)] for number, file in enumerate(order)}
 
 
 def _read_files(files: list[Path], placed: dict[Path, str], every: int) -> Iterator[Document]:
@@ -174,6 +174,6 @@ def _divide_file(file: Path, every: int) -> Iterator[Document]:
         yield Document("test", text[second:])
 
 
-def _find_line_end(text: str, place: int) -> int:
+def _find_line_end(text: str, position: int) -> int:
     """Return where the next line begins."""
-    return text.find("\n", place) + 1 or len(text)
+    return text.find("\n", position) + 1 or len(text)

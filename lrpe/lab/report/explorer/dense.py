@@ -90,8 +90,8 @@ def _config(dim: int) -> EncodingConfig:
 
 def _diagonalized(matrix: PositionMatrix, head: int) -> _Json:
     """Return V and α of one head; steps other than 1 check that Λ is a representation of the integers."""
-    found = from_unitary(_of_head(matrix.dense(1), head))
-    V, angles = found.basis.dense(), found.matrix.angles
+    encoding = from_unitary(_of_head(matrix.dense(1), head))
+    V, angles = encoding.basis.dense(), encoding.matrix.angles
     alpha: Tensor = angles.alpha  # type: ignore[assignment]
     for s in (-3, 0, 2, 7, 64):
         power = V.mH @ torch.diag(torch.polar(torch.ones_like(alpha), s * alpha)) @ V

@@ -32,8 +32,8 @@ def read_run(folder: Path) -> dict[str, Any]:
         LrpeError: the folder has no readable model, or none of its layers can be shown.
     """
     require(folder.is_dir(), f"A run is a folder with a model; there is no folder {str(folder)!r}.")
-    found, name = find_model(folder), folder.resolve().name
-    model = open_model(found)
+    model_folder, name = find_model(folder), folder.resolve().name
+    model = open_model(model_folder)
     layers: list[Layer] = []
     refused: list[str] = []
     for block in (module for module in model.modules() if isinstance(module, Block)):
@@ -43,7 +43,7 @@ def read_run(folder: Path) -> dict[str, Any]:
             refused.append(f"Layer {block.layer} of {name}: {error}")
     if not layers:
         raise LrpeError(
-            " ".join([f"The model in {str(found)!r} has no layer that the explorer can show.", *refused[:1]])
+            " ".join([f"The model in {str(model_folder)!r} has no layer that the explorer can show.", *refused[:1]])
         )
     return {"title": name, "layers": layers, "refused": refused}
 
