@@ -1,4 +1,4 @@
-"""What every benchmark returns, and its files: JSON to compare, text to read."""
+"""The result that every benchmark returns, and its files: JSON to compare, text to read."""
 
 import json
 import tempfile

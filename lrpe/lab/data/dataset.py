@@ -80,11 +80,11 @@ class Entry:
 
     @property
     def embedded(self) -> bool:
-        """Whether it needs no files: generated, or part of an installed package."""
+        """True if it needs no files because it is generated, or part of an installed package."""
         return self.layout is None and self.load is not None
 
     @property
     def ways(self) -> list[str]:
-        """How it can be loaded: without files, from a path, from the hub."""
+        """The ways to load it: without files, from a path, from the hub."""
         ways = {"here": self.embedded, "--path": self.layout is not None, "--hub": self.hub is not None}
         return [way for way, there in ways.items() if there]

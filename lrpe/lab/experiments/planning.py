@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Preparation:
-    """What turns a column's experiment, as the paper ran it, into the one that is trained."""
+    """The scale, data and changes that turn the experiment of a column into the one that is trained."""
 
     scale: str
     data: Mapping[str, str]

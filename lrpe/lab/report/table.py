@@ -114,7 +114,7 @@ _Titles = dict[str, str]  # title by row name
 
 @dataclass(frozen=True)
 class _Style:
-    """How a format writes cells.
+    """The templates with which a format writes cells.
 
     Attributes:
         best: the template of the best figure of a column.

@@ -1,4 +1,4 @@
-"""How runs were trained: validation curves, learned angles, and seconds per update."""
+"""The course of training: validation curves, learned angles, and seconds per update."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -23,7 +23,7 @@ _Share = Annotated[float, Range(0, 1)]
 
 @dataclass(frozen=True)
 class Mixing:
-    """How a training batch is mixed with itself in reverse, and how much labels are smoothed; the defaults are DeiT's.
+    """Mixing of a training batch with itself in reverse, and smoothing of labels; the defaults are DeiT's.
 
     If both α are positive, half of the batches use cutmix and half mixup.
     """

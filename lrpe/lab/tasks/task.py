@@ -25,7 +25,7 @@ class Loss:
 
 
 class Task(ABC):
-    """What an experiment trains and measures.
+    """The data that an experiment trains on, its model class, its loss and its metrics.
 
     ``metric`` is the primary entry of ``metrics()``; ``better`` is the direction in which it improves.
     """

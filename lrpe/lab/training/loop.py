@@ -261,7 +261,7 @@ class Loop:
 
 
 def improves(value: float, best: float | None, better: str) -> bool:
-    """Whether a metric beats the best so far.
+    """Return whether a metric beats the best so far.
 
     Any value beats NaN, which is the correlation of a model that predicts the same for all samples.
     """

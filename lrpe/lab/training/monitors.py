@@ -1,4 +1,4 @@
-"""Where a run shows its metrics as it trains: the terminal, TensorBoard, and Weights & Biases on request."""
+"""Show the metrics of a run as it trains: in the terminal, in TensorBoard, and in Weights & Biases on request."""
 
 import importlib
 import sys

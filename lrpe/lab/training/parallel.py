@@ -1,4 +1,4 @@
-"""How processes share a model: a single process, a replica per process (DDP), or a shard per process (FSDP2)."""
+"""Ways to share a model among processes: one process, a replica per process (DDP), or a shard per process (FSDP2)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from lrpe.lab.training.processes import world_size
 
 
 class Parallel(ABC):
-    """How processes share a model. The last step of an update averages gradients over all processes."""
+    """A way for processes to share a model. The last step of an update averages gradients over all processes."""
 
     @abstractmethod
     def wrap(self, model: Any) -> Any:

@@ -67,7 +67,7 @@ def _is_here(store: Any, number: int, seconds: float) -> bool:
 
 
 def is_first_to_report(text: str) -> bool:
-    """Whether this process is the first under torchrun to report this text; always true without torchrun."""
+    """Return whether this is torchrun's first process to report this text; always true without torchrun."""
     if "MASTER_ADDR" not in os.environ or "RANK" not in os.environ:
         return True
     key = sha256(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT')} {text}".encode()).hexdigest()
@@ -169,7 +169,7 @@ def run_on_every(act: Callable[[], None]) -> None:
 
 
 class Stop:
-    """Whether SIGTERM or Ctrl-C asked the run to stop, which it does after the current update.
+    """Records that SIGTERM or Ctrl-C asked the run to stop, which it does after the current update.
 
     A second Ctrl-C ends it at once, except under torchrun, which forwards the signal that the terminal has already
     sent to every process. Signals that this process already ignores stay ignored: they are for its parent.

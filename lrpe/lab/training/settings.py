@@ -128,7 +128,9 @@ class Training:
     timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
-        require(self.evaluate_every >= 1, f"evaluate_every must be at least 1; got {self.evaluate_every}.")
+        require(
+            self.evaluate_every >= 1, f"evaluate_every must be at least 1; got evaluate_every={self.evaluate_every}."
+        )
         require(self.seed >= 0, f"seed must be at least 0; got seed={self.seed}.")
         require(1 <= self.timeout <= 10**6, f"timeout must be from 1 to 10^6 seconds; got timeout={self.timeout}.")
         for name in ("micro_batch", "save_every", "evaluation_batch", "evaluation_batches", "workers"):

@@ -1,4 +1,4 @@
-"""What each update needs besides the model: its batches, its random seed, mixed precision and gradient clipping.
+"""The parts of an update besides the model: its batches, its random seed, mixed precision and gradient clipping.
 
 Batches do not depend on how processes and steps share them.
 """

@@ -156,7 +156,10 @@ def test_a_dry_run_shows_cost_and_departures_and_trains_nothing(tmp_path, capsys
         (["table", "lm", "--data", "boks=here"], "Did you mean 'books'"),
         (["table", "length", "--rows", "type2+yran"], "Did you mean 'yarn'"),
         (["train", "wikitex"], "Did you mean"),
-        (["train", "stdlib", "--training.evaluate_every", "0"], "evaluate_every must be at least 1; got 0"),
+        (
+            ["train", "stdlib", "--training.evaluate_every", "0"],
+            "evaluate_every must be at least 1; got evaluate_every=0",
+        ),
         (["train", "stdlib", "--training.optimization.betas", "[0.9]"], "betas must have 2 values; got [0.9]"),
         (["train", "lra-text", "--experiment.lengths", "[2]"], "lengths must be empty, except for language models"),
         (["train", "stdlib", "--method", "type4"], "Did you mean"),

@@ -14,7 +14,7 @@ _BICUBIC = Image.Resampling.BICUBIC
 
 @dataclass(frozen=True)
 class Augment:
-    """How a training image is varied; the defaults are DeiT's (rand-m9-mstd0.5-inc1, erasing 0.25)."""
+    """Random variations of a training image; the defaults are DeiT's (rand-m9-mstd0.5-inc1, erasing 0.25)."""
 
     scale: tuple[float, float] = (0.08, 1.0)  # the share of the area that a crop keeps
     ratio: tuple[float, float] = (3 / 4, 4 / 3)  # a crop's width over its height

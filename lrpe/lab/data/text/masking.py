@@ -14,7 +14,7 @@ _MASKED, _REPLACED = 0.8, 0.1  # shares of the tokens to predict; the others sta
 
 @dataclass(frozen=True)
 class _Masking:
-    """Which tokens may be hidden, and by what.
+    """The tokens that may be hidden, and their replacements.
 
     Special tokens are never hidden. With ``spaces``, which mark where words begin and end, whole words are hidden.
     """
