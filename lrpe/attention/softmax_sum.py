@@ -86,9 +86,20 @@ def repeat_for_queries(x: Tensor, queries: Tensor) -> Tensor:
     return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
 
 
-def decay_bias(r: Tensor, heads: int, t: Tensor, s: Tensor, dtype: torch.dtype) -> Tensor:
+def head_bias(log_r: Tensor, t: Tensor, s: Tensor, q: Tensor) -> Tensor:
     """Return |t - s| ln r, which a softmax turns into r^|t-s|, (..., heads, n, m); t and s are (batch or 1, n or m)."""
-    log_r = in_float64(r).log().repeat_interleave(heads // len(r)).view(1, -1, 1, 1)
     distance = in_float64((t[:, None, :, None] - s[:, None, None, :]).abs())
-    # finite, because -inf would hide the key
-    return (log_r * distance).clamp(min=torch.finfo(dtype).min / 2).to(t.device, dtype)
+    return _bias(log_r.unsqueeze(-1).to(distance) * distance, q)
+
+
+def token_bias(c: Tensor, q: Tensor) -> Tensor:
+    """Return -|c_t - c_s| for the summed log-decay c (batch, key heads, m), whose last n entries are the queries'."""
+    n, m = q.shape[2], c.shape[-1]
+    later = torch.ones(n, m, dtype=c.dtype, device=c.device).triu(m - n + 1)
+    return _bias((c[..., m - n :, None] - c[..., None, :]) * (1 - 2 * later), q)
+
+
+def _bias(bias: Tensor, q: Tensor) -> Tensor:
+    """Return the bias of key heads for the queries, finite, because -inf would hide the key."""
+    bias = bias.clamp(min=torch.finfo(q.dtype).min / 2).to(q.device, q.dtype)
+    return bias.repeat_interleave(q.shape[1] // bias.shape[1], 1)

@@ -20,6 +20,19 @@ class Tokens(NamedTuple):
     bounds: Tensor | None = None  # (sequences + 1,) int64: the sequences' boundaries, if given as cu_seqlens
     gap: Tensor | None = None  # (batch,): steps from the last token of a preceding state to the first token; 1 if None
     next: Tensor | None = None  # (batch,): one past the position of each row's last real token
+    consecutive: bool = False  # whether every token is one step after the one before, or after the state
+
+    def distances(self) -> Tensor | None:
+        """Return the steps from the token before, or from the state, to each token, (batch or 1, n); None if all are 1.
+
+        Padding takes no step. Across the border of two packed sequences the number has no meaning.
+        """
+        clock = None if self.consecutive else self.clock()
+        if clock is None:
+            return None
+        first = torch.ones_like(clock[:, :1]) if self.gap is None else self.gap[:, None]
+        clock = clock.expand(first.shape[0], -1)
+        return clock - torch.cat([clock[:, :1] - first, clock], 1)[:, :-1]
 
     def clock(self) -> Tensor | None:
         """Return the positions that a decay counts by, which never fall within a sequence.
@@ -68,16 +81,16 @@ def read_tokens(
     sequences: Tensor | None = None,
     cu_seqlens: Tensor | None = None,
     state: _HasPosition | None = None,
-    decays: bool = False,
+    counts: bool = False,
     causal: bool = False,
 ) -> Tokens:
     """Check the arguments that describe the n tokens of x (batch, ..., n, d), and fill in default positions.
 
-    ``decays`` says whether weights decay with these positions, ``causal`` whether tokens see no later ones.
+    ``counts`` says whether a decay or token-dependent steps count the steps between these positions, ``causal`` whether
+    tokens see no later ones.
     """
-    counts = state is not None or decays
     require(
-        axes == 1 or not counts,
+        axes == 1 or not (counts or state is not None),
         f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None and "
         "state=None.",
     )
@@ -94,9 +107,9 @@ def read_tokens(
     given = Tokens(None if positions is None else read_positions(positions, x, axes), mask, sequences, bounds)
     if x.shape[-2] == 0:
         return _no_tokens(given, state, x)
-    _check_order(given, axes, state, decays, causal)
+    _check_order(given, axes, state, counts, causal)
     untold = given.positions is None and mask is None and sequences is None
-    return _consecutive(state, x) if untold else _fill_in(given, state, x, decays)
+    return _consecutive(state, x) if untold else _fill_in(given, state, x, counts)
 
 
 def read_sides(
@@ -110,14 +123,14 @@ def read_sides(
     context_positions: Tensor | None,
     context_mask: Tensor | None,
     state: _HasPosition | None = None,
-    decays: bool = False,
+    counts: bool = False,
     causal: bool = False,
 ) -> tuple[Tokens, Tokens]:
     """Return the tokens of the queries and of the keys, which are the same object unless there is a context."""
     if context is None:
         told = context_positions is not None or context_mask is not None
         require(not told, "context_positions and context_mask describe a context; none was given. Leave them out.")
-        tokens = read_tokens(x, axes, positions, mask, sequences, cu_seqlens, state, decays, causal)
+        tokens = read_tokens(x, axes, positions, mask, sequences, cu_seqlens, state, counts, causal)
         return tokens, tokens
     packed = sequences is not None or cu_seqlens is not None
     require(
@@ -140,16 +153,16 @@ def _consecutive(state: _HasPosition | None, x: Tensor) -> Tokens:
     if state is None:
         return Tokens(None, None, None, next=torch.full((batch,), n, dtype=torch.long, device=x.device))
     positions = torch.arange(n, device=x.device) + state.position[:, None]
-    return Tokens(positions, None, None, next=state.position + n)
+    return Tokens(positions, None, None, next=state.position + n, consecutive=True)
 
 
-def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, decays: bool) -> Tokens:
+def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, counts: bool) -> Tokens:
     """Fill in the positions if they were not given, the gap after the state, and the next position."""
     tokens = given
     if tokens.positions is None:
         counted = _count_real(given, x)
         tokens = given._replace(positions=counted if state is None else counted + state.position[:, None])
-    gap = _gap_after(state, tokens) if state is not None and decays else None
+    gap = _gap_after(state, tokens) if state is not None and counts else None
     return tokens._replace(gap=gap, next=_next_position(tokens, x, state))
 
 
@@ -204,7 +217,7 @@ def _next_position(tokens: Tokens, x: Tensor, state: _HasPosition | None) -> Ten
     return torch.where(last == nowhere, before, last + 1)
 
 
-def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, decays: bool, causal: bool) -> None:
+def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, counts: bool, causal: bool) -> None:
     """Check that given positions come after the state's, and do not fall where their order matters."""
     positions = tokens.positions
     if positions is None or axes > 1 or not has_values(positions):
@@ -212,7 +225,7 @@ def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, decays: 
     real = torch.ones_like(positions, dtype=torch.bool) if tokens.mask is None else tokens.mask
     if state is not None:
         _check_beyond(state, positions, real)
-    if decays or (causal and tokens.sequences is None):
+    if counts or (causal and tokens.sequences is None):
         falls = _find_falls(positions.expand(real.shape), real, tokens.sequences)
         require(
             not bool(falls.any()),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lrpe.encodings.angles import SCALINGS, Angles, Interpolation, Scaling, constant, geometric, harmonic, linear
 from lrpe.encodings.basis import Basis, Identity, OddEven
-from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.encoding import STEPS, Encoding, PositionalEncoding
 from lrpe.encodings.grid import Grid
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine, Fourier, LearnedOrthogonal
@@ -49,6 +49,7 @@ class EncodingConfig:
         scaling: scales α for longer contexts: Interpolation, NTKAware or YaRN, or {"kind": "yarn", "factor": 4, ...}.
         acts: whether it is applied before or after the feature map φ.
         decay: one r_h per head if scores decay as r_h^|t-s|, else None.
+        steps: "fixed", or whether an attention layer takes the steps from the tokens: one per "head" or per "angle".
         sines: K of SPE, the number of sines.
         realizations: R of SPE, which is its feature width.
     """
@@ -70,6 +71,7 @@ class EncodingConfig:
     scaling: dict[str, Any] | None = None
     acts: Literal["before", "after"] = "after"
     decay: tuple[float, ...] | None = None
+    steps: Literal["fixed", "head", "angle"] = "fixed"
     sines: int = 1
     realizations: int = 64
 
@@ -84,6 +86,7 @@ class EncodingConfig:
             self.seed is None or 0 <= self.seed < 2**64,
             f"seed must be None or from 0 to 2^64 - 1; got seed={self.seed}.",
         )
+        require(self.steps in STEPS, f"steps must be one of {', '.join(STEPS)}; got steps={self.steps!r}.")
         require(self.acts in ("before", "after"), f"acts must be 'before' or 'after' (φ); got acts={self.acts!r}.")
         _look_up("basis", self.basis, BASES)
         _look_up("position matrix", self.matrix, MATRICES | OUTSIDE)
@@ -103,6 +106,7 @@ class EncodingConfig:
             parts[0] if self.axes == 1 else Grid(*parts),
             acts=self.acts,
             decay=None if self.decay is None else torch.tensor(self.decay, dtype=torch.float64, device="cpu"),
+            steps=self.steps,
         )
 
     def share(self, dims: int, axis: int) -> int:

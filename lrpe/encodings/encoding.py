@@ -24,6 +24,7 @@ class PositionalEncoding(Precise):
         decay: the factor per head and step by which scores decay, or None.
         score_scale: the factor of every score.
         angle_count: the number of its angles, each of which a token-dependent step may turn; None if it has none.
+        steps: "fixed", or whether an attention layer takes its steps from the tokens: one per "head" or per "angle".
     """
 
     head_dim: int
@@ -36,6 +37,7 @@ class PositionalEncoding(Precise):
     decay: Tensor | None
     score_scale: float
     angle_count: int | None = None
+    steps: Literal["fixed", "head", "angle"] = "fixed"
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
@@ -70,6 +72,9 @@ class PositionalEncoding(Precise):
         """Encode keys, as ``query`` does queries."""
 
 
+STEPS = ("fixed", "head", "angle")
+
+
 class EncodingTable(NamedTuple):
     basis: tuple[Tensor, ...]
     matrix: Table
@@ -96,6 +101,7 @@ class Encoding(PositionalEncoding):
         matrix: PositionMatrix,
         acts: Literal["before", "after"] = "after",
         decay: Tensor | None = None,
+        steps: Literal["fixed", "head", "angle"] = "fixed",
     ):
         super().__init__()
         if not (isinstance(basis, Basis) and isinstance(matrix, PositionMatrix)):
@@ -110,7 +116,12 @@ class Encoding(PositionalEncoding):
                 matrix.heads in (None, len(decay)),
                 f"decay must have one r per head; got {len(decay)} for {matrix.heads} heads.",
             )
-        self.basis, self.matrix = basis, matrix
+        require(steps in STEPS, f"steps must be one of {', '.join(STEPS)}; got steps={steps!r}.")
+        require(
+            steps == "fixed" or matrix.angle_count is not None,
+            f"steps={steps!r} needs a Λ of Type 1 or 2 along a sequence; got {type(matrix).__name__}. Pass steps='fixed'.",
+        )
+        self.basis, self.matrix, self.steps = basis, matrix, steps
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
         self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim
         self.acts, self.score_scale, self.angle_count = acts, matrix.score_scale, matrix.angle_count
@@ -185,6 +196,7 @@ class Encoding(PositionalEncoding):
     def extra_repr(self) -> str:
         shown = [] if self.acts == "after" else ["acts='before'"]
         shown += [] if self.heads is None else [f"heads={self.heads}"]
+        shown += [] if self.steps == "fixed" else [f"steps={self.steps!r}"]
         shown += [] if self.decay is None else [f"decay={[round(r, 4) for r in self.decay.tolist()]}"]
         shown += [] if self.score_scale == 1 else [f"score_scale={self.score_scale:.4g}"]
         return ", ".join(shown)

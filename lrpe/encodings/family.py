@@ -11,6 +11,7 @@ from lrpe.encodings.registry import Registry
 from lrpe.errors import LrpeError, unknown_name
 
 _Fields = dict[str, Any]
+_TYPE2: _Fields = {"basis": "householder", "matrix": "orthogonal", "learned_angles": True}
 _PERMUTEFORMER_SEED = 0xDEADBEEFDEADBEEF
 
 
@@ -34,8 +35,10 @@ def _permuteformer_as_published(given: _Fields) -> _Fields:
 FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
     {
         "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
-        "type2": lambda _: {"basis": "householder", "matrix": "orthogonal", "learned_angles": True},
+        "type2": lambda _: _TYPE2,
         "type3": lambda _: {"basis": "householder", "matrix": "permutation"},
+        "selective": lambda _: _TYPE2 | {"steps": "head"},
+        "selective-free": lambda _: _TYPE2 | {"steps": "angle"},
         "rope": lambda _: {"basis": "identity", "matrix": "orthogonal"},
         "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},
         "permuteformer": lambda _: {"basis": "identity", "matrix": "permutation"},
@@ -57,9 +60,9 @@ BASELINES: Registry[Callable[[_Fields], _Fields]] = Registry(
 def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
     """Return the configuration of a named encoding, with some fields changed.
 
-    A name is one of the paper's (type1, type2, type3), a member of the family (rope, rope-half, permuteformer,
-    cosformer, mixed, none), a baseline (per, spe), or any P × Λ written as ``"basis*matrix"``, such as
-    ``"fourier*unitary"``.
+    A name is one of the paper's (type1, type2, type3), Type 2 with steps from the tokens (selective, selective-free), a
+    member of the family (rope, rope-half, permuteformer, cosformer, mixed, none), a baseline (per, spe), or any P × Λ
+    written as ``"basis*matrix"``, such as ``"fourier*unitary"``.
     """
     given = {"head_dim": head_dim, **changes}
     known = FAMILY | BASELINES

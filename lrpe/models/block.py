@@ -5,11 +5,12 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from lrpe.attention.decay import choose_decay
 from lrpe.attention.feature_map import choose_feature_map
-from lrpe.attention.key_values import KeyValues
 from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.softmax_attention import SoftmaxAttention
-from lrpe.attention.state import DecodingState
+from lrpe.attention.state import DecodingState, KeyValues
+from lrpe.attention.steps import choose_steps
 from lrpe.attention.tokens import Tokens
 from lrpe.models.configuration import LrpeConfig
 from lrpe.precision import compute_dtype
@@ -50,7 +51,7 @@ def build_attention(config: LrpeConfig, layer: int) -> LinearAttention | Softmax
         "key_heads": config.num_key_value_heads,
         "head_dim": config.head_dim,
         "summation": "causal" if config.causal else "bidirectional",
-        "decay": config.layer_decay(),
+        "decay": config.layer_decay(layer),
         "bias": config.attention_bias,
         "qkv_bias": config.qkv_bias,
         "dropout": config.hidden_dropout_prob,
@@ -61,20 +62,21 @@ def build_attention(config: LrpeConfig, layer: int) -> LinearAttention | Softmax
 
 
 def defined_tensors(config: LrpeConfig, layer: int) -> dict[str, Tensor]:
-    """Return the tensors that the configuration of a layer defines: angles, bases, permutations, decays, ω."""
+    """Return the tensors that the configuration of a layer defines: angles, bases, permutations, decays, steps, ω."""
     # On the CPU, so that a seed gives the same values on every device, and under torch.device("meta") too.
     with torch.device("cpu"):
-        parts: dict[str, object] = {"encoding": config.layer_encoding(layer).build()}
+        encoding, heads = config.layer_encoding(layer).build(), config.num_key_value_heads
+        parts: dict[str, object] = {"encoding": encoding}
         if config.layer_attention(layer) == "linear":
             parts["phi"] = choose_feature_map(config.feature_map, config.head_dim)
-        found = {
+        parts["decay"] = choose_decay(config.layer_decay(layer), encoding, heads, config.hidden_size)
+        parts["steps"] = choose_steps(encoding, config.hidden_size, heads)
+        return {
             f"{part}.{name}": tensor
             for part, module in parts.items()
             if isinstance(module, nn.Module)
             for name, tensor in module.state_dict(keep_vars=True).items()
         }
-        decay = config.layer_decay() or found.get("encoding.decay")
-        return found if decay is None else found | {"decay.r": torch.as_tensor(decay, dtype=torch.float32)}
 
 
 class DropPath(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from lrpe.attention.decay import spread_decay
+from lrpe.attention.decay import DECAYS, tnl_decay
 from lrpe.attention.layer import RECOMMENDED
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import configure_for_heads
@@ -205,7 +205,7 @@ class LrpeConfig(PreTrainedConfig):
         return width // heads
 
     def _check_layer(self, layer: int) -> None:
-        kind, encoding, decay = self.layer_attention(layer), self.layer_encoding(layer), self.layer_decay()
+        kind, encoding, decay = self.layer_attention(layer), self.layer_encoding(layer), self.layer_decay(layer)
         if kind not in ("linear", "softmax"):
             raise unknown_name("kind of attention", kind, ["linear", "softmax"])
         require(
@@ -266,16 +266,17 @@ class LrpeConfig(PreTrainedConfig):
         as_given = isinstance(self.encoding, list) and own is not None
         return seed if as_given or not is_whole(seed) else seed + 1000 * layer
 
-    def layer_decay(self) -> list[float] | None:
-        """Return r for each key head, or None."""
-        if self.decay == "spread":
-            return spread_decay(self.num_key_value_heads)
+    def layer_decay(self, layer: int) -> str | list[float] | None:
+        """Return r for each key head of one layer, "learned" or "gated", or None."""
+        heads = self.num_key_value_heads
         if isinstance(self.decay, str):
-            raise unknown_name("decay", self.decay, ["spread", "a list of numbers", "None"])
+            if self.decay not in DECAYS:
+                raise unknown_name("decay", self.decay, [*DECAYS, "a list of numbers", "None"])
+            return tnl_decay(heads, layer, self.num_hidden_layers) if self.decay == "tnl" else self.decay
         if self.decay is not None:
             require(
-                len(self.decay) == self.num_key_value_heads and all(0 < r <= 1 for r in self.decay),
-                f"decay must have one r in (0, 1] per key head, {self.num_key_value_heads} in all; got {self.decay}.",
+                len(self.decay) == heads and all(0 < r <= 1 for r in self.decay),
+                f"decay must have one r in (0, 1] per key head, {heads} in all; got {self.decay}.",
             )
         return self.decay
 

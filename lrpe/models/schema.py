@@ -12,6 +12,7 @@ import torch
 from transformers.activations import ACT2FN
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from lrpe.attention.decay import DECAYS
 from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.attention.normalizer import NORMALIZERS
 from lrpe.errors import LrpeError, require, unknown_name
@@ -168,7 +169,7 @@ FIELDS: dict[str, _Rule | Choice] = {
         lambda value: isinstance(value, str | dict) and is_json(value),
     ),
     "decay": _Rule(
-        "'spread', a list of one r for each key head, or None",
+        f"one of {', '.join(DECAYS)}, a list of one r for each key head, or None",
         lambda value: (
             value is None or isinstance(value, str) or (isinstance(value, list) and all(map(_is_number, value)))
         ),

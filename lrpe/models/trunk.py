@@ -151,10 +151,10 @@ class LrpeModel(LrpePreTrainedModel):
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
         cache = self.choose_cache(past_key_values, False if packed and use_cache is None else use_cache)
         states = self.start(cache, x.shape[0])
-        decays = any(block.attention.decay.r is not None for block in self.layers)
+        counts = any(block.attention.counts for block in self.layers)
         axes = self.config.position_axes
         causal = bool(self.config.causal) and pixel_values is None  # patches have no order
-        tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], decays, causal)
+        tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], counts, causal)
         x = x if self.absolute is None else self.absolute(x, positions_of(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
         x, seen = self.run(self.dropout(x), tokens, states, cache)

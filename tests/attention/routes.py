@@ -8,9 +8,10 @@ from torch import Tensor
 
 from lrpe import LinearAttention
 from lrpe.attention import Normalizer
-from lrpe.attention.quadratic import weights
+from lrpe.attention.normalizer import Features
 from lrpe.attention.summation import Summation
-from lrpe.attention.weights import PairWeights
+from lrpe.attention.sums.naive import pair_weights
+from lrpe.attention.sums.problem import Problem, Sums
 
 
 class Result(NamedTuple):
@@ -30,11 +31,14 @@ class Recorder(Normalizer):
 
     def __init__(self, inner: Normalizer):
         super().__init__()
-        self.inner, self.delta, self.seen = inner, inner.delta, []
+        self.inner, self.seen = inner, []
 
-    def forward(self, numerator: Tensor, delta: Tensor) -> Tensor:
+    def delta_features(self, features: Features) -> Tensor | None:
+        return self.inner.delta_features(features)
+
+    def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
         out = self.inner(numerator, delta)
-        self.seen.append((numerator, delta, out))
+        self.seen.append((numerator, numerator[..., :0] if delta is None else delta, out))
         return out
 
     def take(self) -> list[Tensor]:
@@ -58,7 +62,7 @@ def run(layer: LinearAttention, x: Tensor, mask: Tensor | None = None, **options
 
 def gather(layer: LinearAttention, y: Tensor, mask: Tensor | None, state: Sequence[Tensor]) -> Result:
     real = torch.ones(y.shape[:2], dtype=torch.bool) if mask is None else mask
-    return Result(*(part[real] for part in (*layer.normalizer.take(), y)), *state)
+    return Result(*(part[real] for part in (*layer.normalizer.take(), y)), *state[:3])
 
 
 def joined(results: Sequence[Result]) -> Result:
@@ -139,10 +143,11 @@ class SizeOfScores(Summation):
     def __init__(self, inner: Summation):
         self.inner, self.causal, self.sizes = inner, inner.causal, []
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, frame: PairWeights, total: bool = False, start=None):
+    def __call__(self, problem: Problem) -> Sums:
+        q, k = (problem.q, problem.k) if problem.delta_q is None else (problem.delta_q, problem.delta_k)
+        w = pair_weights(problem._replace(causal=self.causal), q.dtype)
         group = q.shape[1] // k.shape[1]
-        w = weights(frame, q, k, self.causal)
         w = w if w.shape[1] == 1 else w.repeat_interleave(group, 1)
         scores = (w * (q @ k.repeat_interleave(group, 1).mT)).detach()
         self.sizes.append(scores.abs().sum(-1, keepdim=True).transpose(1, 2).flatten(0, 1))  # (tokens, heads, 1)
-        return self.inner(q, k, v, frame, total, start)
+        return self.inner(problem)

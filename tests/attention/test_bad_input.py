@@ -130,7 +130,7 @@ ELSEWHERE = {
     "a context's mask": lambda: layer(summation="bidirectional")(
         X, X, context_mask=torch.ones(2, 5, device=META).bool()
     ),
-    "a whole state": lambda: layer().prefill(X, DecodingState(*(part.to(META) for part in state()))),
+    "a whole state": lambda: layer().prefill(X, state().each(lambda part: part.to(META))),
     "a state's sums": lambda: layer().prefill(X, state()._replace(S=state().S.to(META))),
     "keys": lambda: linear_attention(Q, Q.to(META), Q),
 }

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 import lrpe.attention.linear_sum
 from lrpe import Encoding, Householder, Orthogonal, encoding, linear_attention
-from lrpe.attention.encoded_sum import EncodedSum, can_fuse, encoded_sum
+from lrpe.attention.sums.bidirectional import EncodedSum, can_fuse, encoded_sum
 from lrpe.positions import sequence
 from tests.encodings.compositions import features
 

@@ -6,17 +6,16 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 from lrpe import Bidirectional, Causal, DecodingState, LrpeError, Quadratic
-from lrpe.attention.summation import Start
-from lrpe.attention.weights import PairWeights
 from tests.attention.choices import WIDTH, Choice
+from tests.attention.frames import Frame, Start, solve
 from tests.encodings.compositions import features
 
 DECAY = torch.tensor([0.5, 0.9], dtype=torch.float64)
 FRAMES = {
-    "plain": PairWeights(),
-    "decay": PairWeights(DECAY),
-    "gaps": PairWeights(DECAY, torch.tensor([[0, 1, 5, 6, 6]])),
-    "packed": PairWeights(DECAY, torch.tensor([[0, 1, 0, 1, 2]]), torch.tensor([[0, 0, 1, 1, 1]])),
+    "plain": Frame(),
+    "decay": Frame(DECAY),
+    "gaps": Frame(DECAY, torch.tensor([[0, 1, 5, 6, 6]])),
+    "packed": Frame(DECAY, torch.tensor([[0, 1, 0, 1, 2]]), torch.tensor([[0, 0, 1, 1, 1]])),
 }
 
 
@@ -29,7 +28,7 @@ def tensors(heads=4):
 def sums_of(summation, frame, total):
     def run(q, k, v, S=None, z=None):
         start = None if S is None else Start(S, z, torch.tensor([2]))
-        return tuple(part for part in summation(q, k, v, frame, total, start) if part is not None and part.numel())
+        return tuple(part for part in solve(summation, q, k, v, frame, total, start) if part is not None)
 
     return run
 
@@ -66,7 +65,7 @@ def test_a_third_derivative_is_refused_in_words():
     def derivative(y):
         return torch.autograd.grad(y.square().sum(), q, create_graph=True)[0]
 
-    second = derivative(derivative(Causal(2)(q, k, v, PairWeights()).out))
+    second = derivative(derivative(solve(Causal(2), q, k, v, Frame()).out))
     assert second.isfinite().all()
     with pytest.raises(LrpeError, match="only first and second derivatives"):
         derivative(second)

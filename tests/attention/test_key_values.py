@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lrpe import LrpeError, SoftmaxAttention
-from lrpe.attention.key_values import ReservedState
+from lrpe.attention.state import ReservedState
 from tests.encodings.compositions import features
 
 WIDTH = 16

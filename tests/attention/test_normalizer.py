@@ -22,7 +22,7 @@ from lrpe import (
 )
 from lrpe.attention import ClampedDelta, Normalizer
 from lrpe.attention.feature_map import choose_feature_map
-from lrpe.attention.normalizer import NORMALIZERS, choose_normalizer
+from lrpe.attention.normalizer import NORMALIZERS, Features, choose_normalizer
 from tests.attention.choices import WIDTH, Choice
 from tests.attention.routes import recording, run
 from tests.encodings.compositions import features, seeds
@@ -74,7 +74,7 @@ def test_the_scale_of_the_features_cancels_out(dtype, how, normalizer):
 
     def results(scale):
         phi = lambda x: scale * torch.nn.functional.softplus(x)  # noqa: E731
-        out, _ = linear_attention(q, k, v, "rope", phi, normalizer, how, decay=[0.9, 0.5])
+        out, _ = linear_attention(q, k, v, "rope", phi, normalizer, summation=how, decay=[0.9, 0.5])
         return out, *torch.autograd.grad(out.square().sum(), (q, k, v))
 
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
@@ -138,13 +138,15 @@ def test_an_output_norm_is_torchs_over_the_joined_heads_or_each(kind, over):
     )
     if over == "joined":
         expected = expected.unflatten(2, (3, 4)).transpose(1, 2)
-    assert_close(norm(x, x[..., :0]), expected)
+    assert_close(norm(x, None), expected)
 
 
 @pytest.mark.parametrize("name", NORMALIZERS)
 def test_every_name_makes_what_it_says(name):
     made = choose_normalizer(name, 2, 3)
-    assert made.delta == {"plain": "plain", "encoded": "encoded", "clamped": "encoded"}.get(name, "none")
+    plain, encoded = torch.zeros(1), torch.zeros(1)
+    summed = made.delta_features(Features(lambda: plain, lambda: encoded))
+    assert summed is {"plain": plain, "encoded": encoded, "clamped": encoded}.get(name)
     assert isinstance(made, ClampedDelta) == (name == "clamped")
     if isinstance(made, OutputNorm):
         assert isinstance(made.norm, nn.RMSNorm if "rms" in name else nn.LayerNorm)
@@ -154,7 +156,8 @@ def test_every_name_makes_what_it_says(name):
 class Halved(Normalizer):
     """A user's own: half the plain quotient."""
 
-    delta = "plain"
+    def delta_features(self, features):
+        return features.plain
 
     def forward(self, numerator, delta):
         return numerator / delta / 2

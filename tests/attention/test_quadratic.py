@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Quadratic
-from lrpe.attention.summation import Start
-from lrpe.attention.weights import PairWeights
+from lrpe import OutputNorm, PlainDelta, Quadratic
 from tests.attention.choices import CHOICES, DECAYS, ENCODINGS, HEADS, KEY_HEADS, WIDTH, Choice
+from tests.attention.frames import Frame, Start, solve
 from tests.encodings.compositions import features, seeds
 
 
@@ -63,13 +62,13 @@ def recurrence(k, v, frame, S, z, gap):
 def test_the_specification_is_the_formula_written_out(n, decay, gaps, packed, causal, seed):
     q, k, v = features(2, 4, n, 3, seed=seed), features(2, 2, n, 3, seed=seed + 1), features(2, 2, n, 2, seed=seed + 2)
     steps = torch.randint(1, 4, (2, n), generator=torch.Generator().manual_seed(seed % 2**31))
-    frame = PairWeights(
+    frame = Frame(
         None if decay is None else torch.tensor(decay, dtype=torch.float64),
         steps.cumsum(-1) - 3 if gaps else None,
         (torch.arange(n) >= n // 2).long()[None] if packed else None,
     )
-    sums = Quadratic(causal)(q, k, v, frame, total=True)
-    assert_close((sums.out, sums.total), loops(q, k, v, frame, causal), rtol=1e-12, atol=1e-12)
+    sums = solve(Quadratic(causal), q, k, v, frame, total=True)
+    assert_close((sums.out, sums.delta), loops(q, k, v, frame, causal), rtol=1e-12, atol=1e-12)
     if causal:
         empty = torch.zeros(2, 2, 3, 2, dtype=q.dtype), torch.zeros(2, 2, 3, dtype=q.dtype)
         expected = recurrence(k, v, frame, *empty, torch.ones(2))
@@ -82,10 +81,10 @@ def test_an_initial_state_is_a_key_sum_that_stands_before_the_first_token(decay,
     """A state of one key is that key, ``gap`` before the rest."""
     q, k, v = features(1, 4, 5, 3), features(1, 2, 5, 3, seed=1), features(1, 2, 5, 2, seed=2)
     decay = None if decay is None else torch.tensor(decay, dtype=torch.float64)
-    whole = Quadratic()(q, k, v, PairWeights(decay, torch.tensor([[0, *range(gap, gap + 4)]])), total=True)
+    whole = solve(Quadratic(), q, k, v, Frame(decay, torch.tensor([[0, *range(gap, gap + 4)]])), total=True)
     start = Start(k[:, :, 0, :, None] * v[:, :, 0, None], k[:, :, 0], torch.tensor([gap]))
-    after = Quadratic()(q[:, :, 1:], k[:, :, 1:], v[:, :, 1:], PairWeights(decay), total=True, start=start)
-    expected = (whole.out[:, :, 1:], whole.total[:, :, 1:], whole.S, whole.z)
+    after = solve(Quadratic(), q[:, :, 1:], k[:, :, 1:], v[:, :, 1:], Frame(decay), total=True, start=start)
+    expected = (whole.out[:, :, 1:], whole.delta[:, :, 1:], whole.S, whole.z)
     assert_close(tuple(after), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -109,11 +108,11 @@ def by_hand(layer, x, causal):
             k_s = encoded(k, "k", s)
             for h in range(HEADS):
                 g = h // group
-                r = 1.0 if layer.decay.r is None else layer.decay.r[g].item() ** abs(t - s)
+                r = 1.0 if layer.decay is None else layer.decay.r[g].item() ** abs(t - s)
                 score, plain = (r * (a[h] @ b[g]) for a, b in zip(q_t, k_s, strict=True))
                 sums[0, h, t] += score * v[0, g, s]
-                delta[0, h, t] += plain if layer.normalizer.delta == "plain" else score
-    if layer.normalizer.delta == "none":
+                delta[0, h, t] += plain if isinstance(layer.normalizer, PlainDelta) else score
+    if isinstance(layer.normalizer, OutputNorm):
         joined = sums.transpose(1, 2).flatten(2)
         return layer.o_proj(
             (joined - joined.mean(-1, keepdim=True)) / (joined.var(-1, False, keepdim=True) + 1e-5).sqrt()

@@ -33,16 +33,16 @@ def test_a_layer_by_default_is_type_2_with_the_spread_decay():
     assert type(layer.encoding.matrix).__name__ == "Orthogonal"
     assert type(layer.encoding.basis).__name__ == "Householder"
     assert_close(layer.decay.r, torch.tensor(spread_decay(2)))
-    assert config.layer_decay() == spread_decay(2)
-    assert SoftmaxAttention(8, 2).decay.r is None  # which forgets by itself
+    assert config.layer_decay(0) == "spread"
+    assert SoftmaxAttention(8, 2).decay is None  # which forgets by itself
 
 
 def test_names_give_what_objects_give():
     q, k, v = (features(1, 2, 6, 4, seed=i).requires_grad_() for i in range(3))
-    named, state = linear_attention(q, k, v, "type2", "elu+1", "plain", "causal", "spread")
+    named, state = linear_attention(q, k, v, "type2", "elu+1", "plain", summation="causal", decay="spread")
     config = configure("type2", 4, seed=0)
     phi = lambda x: torch.nn.functional.elu(x) + 1  # noqa: E731
-    made, same = linear_attention(q, k, v, config.build(), phi, PlainDelta(), Causal(), spread_decay(2))
+    made, same = linear_attention(q, k, v, config.build(), phi, PlainDelta(), summation=Causal(), decay=spread_decay(2))
     assert_close(named, made, rtol=1e-12, atol=1e-12)
     assert_close(state, same, rtol=1e-12, atol=1e-12)
     assert_close(named, linear_attention(q, k, v, config)[0], rtol=0, atol=0)
@@ -72,7 +72,10 @@ UNKNOWN = {
     "a decay": ({"decay": "spred"}, r"no decay named 'spred'.*'spread'"),
     "an encoding's type": ({"encoding": None}, r"encoding must be a name.*got NoneType"),
     "a summation's type": ({"summation": ["causal"]}, r"summation must be a name or a Summation; got list"),
-    "a decay's type": ({"decay": {0.9}}, r"decay must be 'spread', one number per key head, or None; got set"),
+    "a decay's type": (
+        {"decay": {0.9}},
+        r"decay must be 'spread', 'tnl', 'learned', 'gated', one number per key head, or None; got set",
+    ),
     "a decay of words": ({"decay": ["fast", "slow"]}, r"decay must be 'spread'"),
     "a second decay": ({"encoding": encoding("per", 4, heads=2)}, r"brings its own decay: pass decay=None"),
 }

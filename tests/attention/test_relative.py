@@ -85,6 +85,5 @@ def test_a_grid_needs_positions_and_has_no_order_for_a_decay_or_a_state():
     with pytest.raises(LrpeError, match=r"counts steps along a sequence.*grid of 2 axes.*decay=None"):
         LinearAttention(2 * D, 2, grid, summation="bidirectional", decay=[0.9, 0.9])
     causal = LinearAttention(2 * D, 2, grid, decay=None)
-    _, state = causal.prefill(x, positions=cells)
-    with pytest.raises(LrpeError, match=r"count steps along a sequence.*grid of 2 axes"):
-        causal.step(x[:, 0], state)
+    with pytest.raises(LrpeError, match=r"A state counts steps along a sequence.*grid of 2 axes.*Use forward"):
+        causal.prefill(x, positions=cells)

@@ -40,7 +40,7 @@ def by_loops(layer, x, sees, t=None, context=None, s=None):
         total = 0.0
         for j in (j for j in range(k.shape[2]) if sees(b, i, j)):
             at, to = int(t[b, i]), int(s[b, j])
-            r = 1.0 if layer.decay.r is None else float(layer.decay.r[own])
+            r = 1.0 if layer.decay is None else float(layer.decay.r[own])
             score = layer.scale * pair_score(layer, q[b, h, i], k[b, own, j], at, to, own).item()
             weight = math.exp(score) * r ** abs(at - to)
             out[b, h, i] += weight * v[b, own, j]

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from lrpe import Causal, DecodingState, LinearAttention, Normalizer, YaRN, encoding, linear_attention
+from lrpe import Causal, LinearAttention, Normalizer, YaRN, encoding, linear_attention
 from tests.attention.choices import CHOICES, KEY_HEADS, SOME, WIDTH, Choice
 from tests.encodings.compositions import features, seeds
 
 
 def shapes(state):
-    return [(tuple(tensor.shape), tensor.dtype) for tensor in state]
+    return [None if tensor is None else (tuple(tensor.shape), tensor.dtype) for tensor in state]
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
@@ -24,9 +24,9 @@ def test_a_state_has_one_shape_for_life(choice):
         _, later = layer.step(x[:, 0], after)
     _, packed = layer.prefill(x[:1], cu_seqlens=torch.tensor([0, 1, 1, 6]))
     assert shapes(empty) == shapes(after) == shapes(later) == shapes(packed)
-    assert [tensor.dtype for tensor in empty] == [torch.float32, torch.float32, torch.int64]
+    assert [tensor.dtype for tensor in empty[:3]] == [torch.float32, torch.float32, torch.int64]
     assert empty.z.shape[-1] == {"plain": 6, "encoded": empty.S.shape[2]}.get(choice.normalizer, 0)
-    assert all((tensor == 0).all() for tensor in empty)
+    assert all((tensor == 0).all() for tensor in empty[:3])
 
 
 @settings(max_examples=10)
@@ -61,7 +61,7 @@ def test_a_finished_row_stays_as_it_is_while_others_go_on(choice):
     state = before
     for t in range(5, 8):
         _, state = layer.step(x[:, t], state, mask=torch.tensor([True, False]))
-    kept, went = (DecodingState(*(tensor[i : i + 1] for tensor in state)) for i in (1, 0))
+    kept, went = (state.select(torch.tensor([i])) for i in (1, 0))
     assert_close(kept, before.select(torch.tensor([1])), rtol=0, atol=0)
     assert_close(went, layer.prefill(x[:1, :8])[1], rtol=1e-10, atol=1e-10)
     y, _ = layer.step(x[:, 8], state)  # and a row that wakes up goes on from its own last token
@@ -95,7 +95,8 @@ def test_steps_go_on_from_wherever_the_first_pass_stood(offset):
 class Sums(Normalizer):
     """The sums as they are; in a quotient a scale of the scores would cancel."""
 
-    delta = "none"
+    def delta_features(self, features):
+        return None
 
     def forward(self, numerator, delta):
         return numerator
@@ -140,7 +141,7 @@ def test_padding_alone_leaves_a_state_as_it_is_wherever_it_stands(n, offset):
     mask = torch.zeros(2, n, dtype=torch.bool)
     mask[1] = True
     y, after = layer.prefill(x[:, :n], state, mask=mask)
-    assert_close([tensor[0] for tensor in after], [tensor[0] for tensor in state], rtol=0, atol=0)
+    assert_close([tensor[0] for tensor in after[:3]], [tensor[0] for tensor in state[:3]], rtol=0, atol=0)
     expected, other = layer.prefill(x[1:, :n], state.select(torch.tensor([1])))
     assert_close(y[1:], expected, rtol=1e-10, atol=1e-10)
-    assert_close([tensor[1:] for tensor in after], list(other), rtol=1e-10, atol=1e-10)
+    assert_close([tensor[1:] for tensor in after[:3]], list(other[:3]), rtol=1e-10, atol=1e-10)

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from lrpe import Bidirectional, Causal, Quadratic
-from lrpe.attention.causal_sum import causal_sum
-from lrpe.attention.summation import Start
-from lrpe.attention.weights import PairWeights
+from tests.attention.frames import Frame, Start, solve
 from tests.encodings.compositions import features, seeds
 
 decays = st.sampled_from([None, (1.0, 1.0), (0.9, 0.99), (1e-3, 0.5)])
@@ -20,7 +18,7 @@ def draw_frame(n, decay, steps, borders, seed, batch=2):
     generator = torch.Generator().manual_seed(seed)
     positions = torch.randint(0, steps + 1, (batch, n), generator=generator).cumsum(-1) - 50 if steps else None
     sequences = (torch.rand(batch, n, generator=generator) < 0.3).long().cumsum(-1) if borders else None
-    return PairWeights(None if decay is None else torch.tensor(decay, dtype=torch.float64), positions, sequences)
+    return Frame(None if decay is None else torch.tensor(decay, dtype=torch.float64), positions, sequences)
 
 
 def draw(n, group, seed, dtype=torch.float64):
@@ -45,9 +43,9 @@ def test_chunkwise_is_the_specification(n, chunk, group, decay, steps, borders, 
     if gap is not None:
         start = Start(features(2, 2, 4, 3, seed=seed + 3), features(2, 2, 4, seed=seed + 4), torch.tensor([gap, 2]))
     for total in (True, False):
-        expected = Quadratic()(q, k, v, frame, total, start)
-        assert_close(tuple(Causal(chunk)(q, k, v, frame, total, start)), tuple(expected), rtol=1e-10, atol=1e-9)
-        assert expected.total.shape[-1] == expected.z.shape[-1] // 4 == int(total)
+        expected = solve(Quadratic(), q, k, v, frame, total, start)
+        assert_close(tuple(solve(Causal(chunk), q, k, v, frame, total, start)), tuple(expected), rtol=1e-10, atol=1e-9)
+        assert (expected.delta is not None) == (expected.z is not None) == total
 
 
 @given(
@@ -63,14 +61,15 @@ def test_both_ways_at_once_is_the_specification(n, chunk, group, decay, steps, b
     q, k, v = draw(n, group, seed)
     frame = draw_frame(n, decay, steps, borders, seed)
     for total in (True, False):
-        found, expected = (f(q, k, v, frame, total) for f in (Bidirectional(chunk), Quadratic(causal=False)))
-        assert_close((found.out, found.total), (expected.out, expected.total), rtol=1e-10, atol=1e-9)
+        found, expected = (solve(f, q, k, v, frame, total) for f in (Bidirectional(chunk), Quadratic(causal=False)))
+        assert_close((found.out, found.delta), (expected.out, expected.delta), rtol=1e-10, atol=1e-9)
 
 
 def test_a_state_without_a_distance_stands_one_step_before_the_first_token():
     q, k, v = draw(7, 2, 0)
-    frame, S, z = PairWeights(torch.tensor([0.5, 0.9])), features(2, 2, 4, 3, seed=3), features(2, 2, 4, seed=4)
-    near, told = (causal_sum(q, k, v, frame, S, z, gap, chunk=4, total=True) for gap in (None, torch.tensor([1, 1])))
+    frame, S, z = Frame(torch.tensor([0.5, 0.9])), features(2, 2, 4, 3, seed=3), features(2, 2, 4, seed=4)
+    gaps = (None, torch.tensor([1, 1]))
+    near, told = (solve(Causal(4), q, k, v, frame, True, Start(S, z, gap)) for gap in gaps)
     assert_close(near, told, rtol=0, atol=0)
 
 
@@ -80,7 +79,8 @@ def test_lengths_around_the_usual_chunk_in_float32(n, decay):
     q, k, v = (x.float() for x in draw(n, 2, n))
     frame = draw_frame(n, decay, 0, False, 0)
     for fast, causal in ((Causal(), True), (Bidirectional(), False)):
-        found, expected = fast(q, k, v, frame, True), Quadratic(causal)(*(x.double() for x in (q, k, v)), frame, True)
+        found = solve(fast, q, k, v, frame, True)
+        expected = solve(Quadratic(causal), q.double(), k.double(), v.double(), frame, True)
         for a, b in zip(found, expected, strict=True):
             if a is not None:
                 assert_close(a.double(), b, rtol=0, atol=1e-5 * b.abs().max().item())
@@ -90,20 +90,20 @@ def test_lengths_around_the_usual_chunk_in_float32(n, decay):
 def test_nothing_overflows_in_100_000_tokens(r):
     n = 100_000
     x = torch.ones(1, 1, n, 1, requires_grad=True)
-    sums = Causal()(x, x, x, PairWeights(torch.tensor([r])), total=True)
+    sums = solve(Causal(), x, x, x, Frame(torch.tensor([r])), total=True)
     last = float(n) if r == 1 else 1 / (1 - r)
     assert_close(sums.out[0, 0, -1].item(), last, rtol=1e-5, atol=0)
     assert_close(sums.S.item(), last, rtol=1e-5, atol=0)
-    (gradient,) = torch.autograd.grad(sums.out.mean() + sums.total.mean(), x)
+    (gradient,) = torch.autograd.grad(sums.out.mean() + sums.delta.mean(), x)
     assert gradient.isfinite().all()
-    both = Bidirectional()(x, x, x, PairWeights(torch.tensor([r])), total=True)
+    both = solve(Bidirectional(), x, x, x, Frame(torch.tensor([r])), total=True)
     assert_close(both.out[0, 0, n // 2].item(), float(n) if r == 1 else 2 * last - 1, rtol=1e-5, atol=0)
 
 
 def test_positions_a_billion_apart_fade_to_nothing():
     x = torch.ones(1, 1, 3, 1)
-    frame = PairWeights(torch.tensor([0.99]), torch.tensor([[0, 10**9, 10**9 + 1]]))
-    assert_close(Causal(2)(x, x, x, frame).out.flatten(), torch.tensor([1.0, 1.0, 1.99]))
+    frame = Frame(torch.tensor([0.99]), torch.tensor([[0, 10**9, 10**9 + 1]]))
+    assert_close(solve(Causal(2), x, x, x, frame).out.flatten(), torch.tensor([1.0, 1.0, 1.99]))
 
 
 @pytest.mark.parametrize("total", [True, False])
@@ -117,7 +117,7 @@ def test_only_q_k_and_v_are_kept_for_the_gradient(fast, total):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        sums = fast(q, k, v, PairWeights(), total)
+        sums = solve(fast, q, k, v, Frame(), total)
     inputs = sum(x.untyped_storage().nbytes() for x in (q, k, v))
     states = 2 * 3 * 8 * 9 * 8  # one S and one z
     assert inputs <= sum(kept.values()) <= inputs + states
@@ -133,7 +133,7 @@ def test_a_causal_sum_with_decay_keeps_little_more():
         kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    frame = PairWeights(torch.tensor([0.9, 0.99]), torch.arange(n)[None])
+    frame = Frame(torch.tensor([0.9, 0.99]), torch.arange(n)[None])
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        causal_sum(q, k, v, frame, total=True)
-    assert sum(kept.values()) <= sum(x.untyped_storage().nbytes() for x in (q, k, v)) + 8 * (n + 2)
+        solve(Causal(), q, k, v, frame, total=True)
+    assert sum(kept.values()) <= sum(x.untyped_storage().nbytes() for x in (q, k, v)) + 8 * 2 * n

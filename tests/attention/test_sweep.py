@@ -10,9 +10,9 @@ from torch.func import grad, vmap
 from torch.testing import assert_close
 
 from lrpe import Causal, LinearAttention, Quadratic
-from lrpe.attention.chunkwise import loops_over_chunks
-from lrpe.attention.summation import Start
-from lrpe.attention.weights import PairWeights
+from lrpe.attention.sums.loop import loops_over_chunks
+from lrpe.attention.sums.problem import Problem
+from tests.attention.frames import Frame, Start, solve
 from tests.encodings.compositions import features, seeds
 
 HEADS = 4
@@ -27,7 +27,7 @@ def draw(n, seed=0, dtype=torch.float64):
 def sums_and_gradients(summation, inputs, total, started):
     q, k, v, *state = inputs
     start = Start(*state, torch.tensor([1, 3])) if started else None
-    sums = [part for part in summation(q, k, v, PairWeights(), total, start) if part.numel()]
+    sums = [part for part in solve(summation, q, k, v, Frame(), total, start) if part is not None]
     weighted = sum((part * features(*part.shape, seed=9)).sum() for part in sums)
     gradients = torch.autograd.grad(weighted, inputs, allow_unused=True)
     return [*sums, *(gradient for gradient in gradients if gradient is not None)]
@@ -42,7 +42,7 @@ def sums_and_gradients(summation, inputs, total, started):
 )
 def test_a_sweep_is_the_specification(n, chunk, total, started, seed):
     inputs = draw(n, seed)
-    assert loops_over_chunks(*inputs[:2], PairWeights())
+    assert loops_over_chunks(Problem(*inputs[:3]))
     found, expected = (sums_and_gradients(how, inputs, total, started) for how in (Causal(chunk), Quadratic()))
     assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -53,15 +53,15 @@ def test_gradients_of_its_gradients_are_those_of_finite_differences(total):
 
     def run(q, k, v, S, given=None):
         start = Start(S, z.detach() if given is None else given, torch.tensor([1, 1]))
-        return tuple(part for part in Causal(2)(q, k, v, PairWeights(), total, start) if part.numel())
+        return tuple(part for part in solve(Causal(2), q, k, v, Frame(), total, start) if part is not None)
 
     assert gradgradcheck(run, (q, k, v, S, z) if total else (q, k, v, S), fast_mode=True)
 
 
 def test_it_takes_tokens_before_heads_and_sums_in_float32():
     q, k, v = (x.detach().transpose(1, 2).contiguous().transpose(1, 2).bfloat16() for x in draw(40)[:3])
-    out = Causal()(q, k, v, PairWeights()).out
-    expected = Quadratic()(q.double(), k.double(), v.double(), PairWeights()).out
+    out = solve(Causal(), q, k, v, Frame()).out
+    expected = solve(Quadratic(), q.double(), k.double(), v.double(), Frame()).out
     assert out.dtype == torch.float32
     assert_close(out.double(), expected, rtol=0, atol=1e-5 * expected.abs().max().item())
 
@@ -70,11 +70,11 @@ def test_single_examples_have_gradients():
     q, k, v = (x.detach() for x in draw(5)[:3])
 
     def loss(q, k, v):
-        return Causal(2)(q[None], k[None], v[None], PairWeights(), total=True).out.square().sum()
+        return solve(Causal(2), q[None], k[None], v[None], Frame(), total=True).out.square().sum()
 
     found = vmap(grad(loss, argnums=(0, 1, 2)))(q, k, v)
     leaves = q, k, v = [x.clone().requires_grad_() for x in (q, k, v)]
-    expected = torch.autograd.grad(Quadratic()(q, k, v, PairWeights()).out.square().sum(), leaves)
+    expected = torch.autograd.grad(solve(Quadratic(), q, k, v, Frame()).out.square().sum(), leaves)
     assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 

@@ -47,6 +47,7 @@ def test_every_field_goes_through_a_dictionary():
         "scaling": {"kind": "interpolation", "factor": 2.0},
         "acts": "before",
         "decay": [0.5, 0.25],
+        "steps": "head",
         "sines": 2,
         "realizations": 5,
     }

@@ -57,7 +57,7 @@ def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
     assert config.layer_attention(0) == "linear"
     assert config.layer_encoding(0).matrix == "orthogonal"
     assert config.absolute_positions is None
-    assert len(config.layer_decay() or []) == config.num_key_value_heads
+    assert config.layer_decay(0) == "spread"
 
 
 @pytest.mark.parametrize(

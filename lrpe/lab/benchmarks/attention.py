@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.attention.bidirectional import bidirectional_sum
-from lrpe.attention.causal_sum import causal_sum
 from lrpe.attention.feature_map import EluPlusOne
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
-from lrpe.attention.quadratic import quadratic_sum
-from lrpe.attention.recurrent import step_sum
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Causal
-from lrpe.attention.weights import PairWeights
+from lrpe.attention.sums.bidirectional import bidirectional_sums
+from lrpe.attention.sums.causal import causal_sums
+from lrpe.attention.sums.naive import naive_sums
+from lrpe.attention.sums.problem import Problem
+from lrpe.attention.sums.recurrent import one_token
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks import block
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
@@ -52,10 +52,10 @@ def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) ->
             return softmax_everywhere(q, keys, values)
 
         def step():
-            return step_sum(q, k, v, PairWeights(), S)
+            return one_token(Problem(q, k, v, S=S))
 
         def whole(state: DecodingState = state):
-            return linear_attention(q, k, v, encode, phi, normalizer, summation, decay=None, state=state)
+            return linear_attention(q, k, v, encode, phi, normalizer, summation=summation, decay=None, state=state)
 
         at = f"context {context}"
         yield time_beside("decoding step ÷ SDPA with a static cache", at, goal, step, softmax, rounds)
@@ -72,11 +72,12 @@ def check_steps(heads: int, dim: int) -> Iterator[Agreement]:
 def _last_by_step(x: Tensor) -> Tensor:
     q, k, v = x.unbind(0)
     S = k[:, :, :-1].mT @ v[:, :, :-1]
-    return step_sum(q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], PairWeights(), S)[0]
+    return one_token(Problem(q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], S=S)).out
 
 
 def _last_by_matrix(x: Tensor) -> Tensor:
-    return quadratic_sum(*x.unbind(0), PairWeights(), causal=True)[0][:, :, -1:]
+    q, k, v = x.unbind(0)
+    return naive_sums(Problem(q, k, v)).out[:, :, -1:]
 
 
 def _last_by_softmax(x: Tensor) -> Tensor:
@@ -197,11 +198,11 @@ def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[L
 
 
 def our_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return causal_sum(q, k, v, PairWeights())[0]
+    return causal_sums(Problem(q, k, v)).out
 
 
 def our_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return bidirectional_sum(q, k, v, PairWeights())[0]
+    return bidirectional_sums(Problem(q, k, v, causal=False)).out
 
 
 def measure_sum(
@@ -243,7 +244,7 @@ def check_sums(sizes: Sizes, peers: list[SumPeer]) -> Iterator[Agreement]:
 
 
 def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    return quadratic_sum(q, k, v, PairWeights(), causal)[0]
+    return naive_sums(Problem(q, k, v, causal=causal)).out
 
 
 def on_stack(compute: Any, *rest: Any):

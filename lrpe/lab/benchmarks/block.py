@@ -103,14 +103,15 @@ def check_blocks(sizes: BlockSizes) -> Iterator[Agreement]:
 
 def block(encode: PositionalEncoding, normalizer: str | Normalizer = "plain") -> Sum:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear_attention(q, k, v, encode, PHI, normalizer, _SUMMATION, decay=None)[0]
+        return linear_attention(q, k, v, encode, PHI, normalizer, summation=_SUMMATION, decay=None)[0]
 
     return attend
 
 
 def specified(encode: PositionalEncoding) -> Sum:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear_attention(q, k, v, encode, lambda x: elu(x) + 1, "plain", Quadratic(causal=False), decay=None)[0]
+        how = Quadratic(causal=False)
+        return linear_attention(q, k, v, encode, lambda x: elu(x) + 1, "plain", summation=how, decay=None)[0]
 
     return attend
 

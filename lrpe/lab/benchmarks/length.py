@@ -145,7 +145,7 @@ def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
             cut = slice(start, start + segment)
             piece = (q[:, :, cut], k[:, :, cut], v[:, :, cut])
             out[:, :, cut], state = linear_attention(
-                *piece, encode, _PHI, _NORMALIZER, Causal(), decay=None, state=state
+                *piece, encode, _PHI, _NORMALIZER, summation=Causal(), decay=None, state=state
             )
         return out
 
@@ -154,7 +154,7 @@ def in_segments(encode: PositionalEncoding, segment: int) -> Sum:
 
 def _in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear_attention(q, k, v, encode, _PHI, _NORMALIZER, summation, decay=None)[0]
+        return linear_attention(q, k, v, encode, _PHI, _NORMALIZER, summation=summation, decay=None)[0]
 
     return attend
 

@@ -49,6 +49,10 @@ METHODS = {
         Method("softmax", "softmax + RoPE", SOFTMAX),
         Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
         Method("recommended", "recommended", {"encoding": "type2", "normalizer": "plain", "decay": "spread"}),
+        Method("learned-decay", "Type 2 + learned decay", {"encoding": "type2", "decay": "learned"}),
+        Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
+        Method("selective", "selective Type 2 + decay", {"encoding": "selective", "decay": "spread"}),
+        Method("selective-gated", "selective Type 2 + gated decay", {"encoding": "selective", "decay": "gated"}),
     )
 }
 SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's rows

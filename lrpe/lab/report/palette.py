@@ -33,10 +33,14 @@ LOOKS = {
     "softmax": Look("#332288", "square", dark="#9A8CF0"),
     "softmax-decay": Look("#7A5C2E", "diamond", dark="#C29A5B"),
     "recommended": Look("#882255", "cross", dark="#E0609B"),
+    "learned-decay": Look("#117733", "square", dark="#4CBB7A"),
+    "gated": Look("#44AA99", "diamond"),
+    "selective": Look("#AA4499", "triangle-up"),
+    "selective-gated": Look("#661100", "triangle-down", dark="#D07050"),
 }
 _SPARE = (
-    Look("#44AA99", "diamond"),
-    Look("#AA4499", "square"),
+    Look("#6699CC", "diamond"),
+    Look("#88CCEE", "square"),
     Look("#88884D", "triangle-up"),
     Look("#CC6677", "cross"),
 )

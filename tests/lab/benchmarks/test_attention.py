@@ -44,8 +44,8 @@ def test_a_block_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
 
 
 def test_a_step_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
-    step = attention.step_sum
-    monkeypatch.setattr(attention, "step_sum", lambda *arguments: [2 * x for x in step(*arguments)])
+    step = attention.one_token
+    monkeypatch.setattr(attention, "one_token", lambda problem: step(problem._replace(v=2 * problem.v)))
     with pytest.raises(LrpeError, match="decoding step and its matrix differ"):
         measure(quick=True)
 

@@ -3,8 +3,8 @@ import sys
 import pytest
 import torch
 
-from lrpe.attention.quadratic import quadratic_sum
-from lrpe.attention.weights import PairWeights
+from lrpe.attention.sums.naive import naive_sums
+from lrpe.attention.sums.problem import Problem
 from lrpe.lab.benchmarks import peers
 from lrpe.lab.benchmarks.peers import causal_peers, softmax_causal, softmax_everywhere, softmax_written_out
 
@@ -14,7 +14,7 @@ def test_a_peer_sums_what_we_sum(peer):
     if peer.sum is None:
         pytest.skip(f"{peer.package} is not installed")
     qkv = torch.randn(3, 2, 3, 128, 8)
-    expected = quadratic_sum(*qkv, PairWeights(), causal=True)[0]
+    expected = naive_sums(Problem(*qkv)).out
     torch.testing.assert_close(peer.sum(*qkv), expected, rtol=1e-4, atol=1e-3)
 
 

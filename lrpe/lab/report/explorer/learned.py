@@ -76,9 +76,9 @@ def _read_layer(block: Block, config: EncodingConfig) -> Layer:
     encoding: Any = block.attention.encoding
     _check_shown(encoding)
     _check_finite(encoding)
-    r = block.attention.decay.r
+    decays = block.attention.decay
     matrix = _read_matrix(encoding.matrix)
-    decay = [1.0] if r is None else r.tolist()
+    decay = [1.0] if decays is None else decays.rates().tolist()
     return {
         "title": f"layer {block.layer}",
         "dim": encoding.head_dim,

@@ -29,7 +29,7 @@ def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
     dense, refused = describe_registered()
     matrices = [*FORMULAS["matrices"], *dense["matrices"]]
     return {
-        "methods": {name: method(name) for name in METHODS if name in FAMILY},
+        "methods": {name: method(name) for name in METHODS if name in FAMILY and _has_fixed_steps(name)},
         "types": {name: _type_of(name) for name in matrices} | {"none": method("none")},
         "matrices": {name: name for name in (*matrices, "none")},
         "bases": {name: _TITLES.get(name, name) for name in (*FORMULAS["bases"], *dense["bases"])},
@@ -41,6 +41,11 @@ def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "shown": _SHOWN,
         "learned": learned,
     }
+
+
+def _has_fixed_steps(name: str) -> bool:
+    """Return whether an encoding is given by its positions alone, without the tokens."""
+    return configure(name, head_dim=64, length=512).steps == "fixed"
 
 
 def method(name: str) -> dict[str, str]:

@@ -5,8 +5,53 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.attention.weights import ChunkWeights, PairWeights, chunk_weights
-from lrpe.precision import compute_dtype
+from lrpe.attention.sums.problem import Problem
+from lrpe.autograd import eager
+from lrpe.precision import compute_dtype, in_float64
+
+
+class ChunkWeights(NamedTuple):
+    """The weights of pairs in N chunks of C tokens. Every exponent is a sum of log-decays, so none exceeds 1."""
+
+    inside: Tensor  # (batch, heads, N, C, C): from a key to a query of its chunk, 0 for later keys
+    before: Tensor  # (batch, heads, N, C, 1): from the state before the chunk to a query
+    after: Tensor  # (batch, heads, N, C, 1): from a key to the state after the chunk
+    carry: Tensor  # (batch, heads, N, 1, 1): from the state before the chunk to the state after it
+
+    @classmethod
+    def of(cls, c: Tensor, dtype: torch.dtype, device: torch.device) -> "ChunkWeights":
+        """Return the weights for the summed log-decay c (batch, heads, N, C) of ``summed_decay``."""
+        end = c[..., -1:]
+        outer = [x.to(device, dtype).exp() for x in (c, end - c, end)]
+        return cls(_exp_lower(c, dtype, device), *(x[..., None] for x in outer))
+
+
+def _exp_lower(c: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return exp(c_t - c_s) for s ≤ t, else 0."""
+    if eager() and not c.requires_grad:
+        difference = _difference(c, dtype, device)
+        return difference.clamp_(max=0).exp_().tril_()  # in place: there are C² numbers per chunk
+    return _difference(c, dtype, device).clamp(max=0).exp().tril()
+
+
+def _difference(c: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return c_t - c_s, rounded once: the rounding error of c in float32 would grow with c, not with the difference."""
+    high = c.to(device, dtype)
+    difference = high[..., :, None] - high[..., None, :]
+    if dtype == c.dtype:
+        return difference
+    low = (c - high.to(c)).to(device, dtype)
+    return difference + (low[..., :, None] - low[..., None, :])
+
+
+def chunk_links(c: Tensor, chunks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return the weights, in the state before each chunk, of the initial state and each chunk's contribution.
+
+    They are (batch, heads, N, 1 + N).
+    """
+    end = c[..., -1].expand(*c.shape[:2], chunks).cumsum(-1)  # the log-decay up to the end of each chunk
+    end = torch.nn.functional.pad(end, (1, 0))
+    return (end[..., :-1, None] - end[..., None, :]).clamp(max=0).exp().tril().to(device, dtype)
 
 
 class ChunkLayout(NamedTuple):
@@ -70,37 +115,40 @@ class ChunkLayout(NamedTuple):
             return x.index_select(2, torch.arange(self.n, device=x.device) + self.pad)
         return x[:, :, self.pad :]
 
-    def tokens(self, x: Tensor) -> Tensor:
-        """(batch or 1, n) integers -> (batch or 1, N, C); padding in front repeats the first token's value."""
-        return x.index_select(1, self.token_indices(x).clamp(min=0)).unflatten(1, (self.chunks, self.chunk))
-
     def token_indices(self, x: Tensor) -> Tensor:
         """Return the index of the token in each of the N · C rows; it is negative for padding."""
         return torch.arange(self.chunks * self.chunk, device=x.device) - self.pad
 
-    def weights(
-        self, pairs: PairWeights, gap: Tensor | None, dtype: torch.dtype, device: torch.device
-    ) -> ChunkWeights | None:
-        """Return the pairs' weights, or None if all are 1; ``gap`` (batch,) separates the initial state and token 0."""
-        if pairs.all_ones:
-            return None
-        if pairs.positions is None and pairs.sequences is None and gap is None:  # gap=None: no initial state
-            p = torch.arange(self.chunk, device=device).view(1, 1, -1)  # consecutive positions: all chunks are alike
-            return chunk_weights(p, torch.full((1, 1), -1, device=device), pairs, None, dtype)
-        return chunk_weights(*self.locate(pairs, gap, device), dtype)
+    def summed_decay(self, log_decay: Tensor, starts: bool) -> Tensor:
+        """Return the log-decay summed from the beginning of each chunk, in float64: (batch, heads, N, C).
 
-    def locate(self, pairs: PairWeights, gap: Tensor | None, device: torch.device):
-        """Return the chunks' positions (batch, N, C), the initial state's (batch, 1), and the chunks' sequences."""
-        p = pairs.token_positions(self.n, device)
-        start = p[:, :1] - (1 if gap is None else gap[:, None])
-        sequences = None if pairs.sequences is None else self.tokens(pairs.sequences)
-        return self.tokens(p).expand(start.shape[0], -1, -1), start, pairs, sequences
+        If all tokens share it, all chunks are alike and N is 1, unless there is an initial state: its distance to the
+        first token must not count the padding in front.
+        """
+        log_decay = in_float64(log_decay)
+        if log_decay.shape[-1] == 1 and not starts:
+            steps = torch.arange(1, self.chunk + 1, dtype=torch.float64, device=log_decay.device)
+            return (log_decay * steps).unsqueeze(2)
+        log_decay = log_decay.expand(-1, -1, self.n)
+        return self.pad_front(log_decay.unsqueeze(-1)).unflatten(2, (self.chunks, self.chunk)).squeeze(-1).cumsum(-1)
 
-    def scale(self, x: Tensor, weight: Tensor) -> Tensor:
+    def scale(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """Multiply x (M, rows, d) by a weight (batch or 1, heads or 1, N or 1, C, d or 1), alike in a group."""
+        if weight is None:
+            return x
         group = x.shape[1] // self.chunk
         rows = x.view(self.batch, self.heads, self.chunks, group, self.chunk, x.shape[-1])
         return (rows * weight.unsqueeze(3)).view(x.shape)
+
+    def mix(self, inside: Tensor, x: Tensor, edge: Tensor, state: Tensor) -> Tensor:
+        """Return inside x + edge state for x (M, C, d), a state per chunk (M, 1, d), and weights of all chunks."""
+        x, state = (y.view(self.batch, self.heads, self.chunks, *y.shape[1:]) for y in (x, state))
+        return torch.matmul(inside, x).addcmul_(edge, state).view(self.total, self.chunk, x.shape[-1])
+
+    def times_keys(self, x: Tensor, y: Tensor) -> Tensor:
+        """Multiply rows of queries (M, group · C, d or 1) by those of keys (M, C, d), alike in a group."""
+        x = x.view(self.total, self.group, self.chunk, x.shape[-1])
+        return (x * y.unsqueeze(1)).view(self.total, self.group * self.chunk, y.shape[-1])
 
     def mask_(self, A: Tensor, weights: ChunkWeights | None) -> Tensor:
         """Weight the scores (M, group · C, C) of each chunk in place; keys after the query get 0."""
@@ -130,13 +178,18 @@ class Chunks(NamedTuple):
     layout: ChunkLayout
 
     @classmethod
-    def of(cls, q: Tensor, k: Tensor, v: Tensor, pairs: PairWeights, gap: Tensor | None, chunk: int) -> "Chunks":
-        dtype = compute_dtype(q.dtype)
-        layout = ChunkLayout.of(q, k, chunk)
-        Q, K, V = layout.queries(q.to(dtype)), layout.keys(k.to(dtype)), layout.keys(v.to(dtype))
-        weights = layout.weights(pairs, gap, dtype, q.device)
-        if weights is None:
+    def of(cls, problem: Problem) -> "Chunks":
+        dtype, device = compute_dtype(problem.q.dtype), problem.q.device
+        layout = ChunkLayout.of(problem.q, problem.k, problem.chunk)
+        Q, K, V = (
+            layout.queries(problem.q.to(dtype)),
+            layout.keys(problem.k.to(dtype)),
+            layout.keys(problem.v.to(dtype)),
+        )
+        if problem.log_decay is None:
             return cls(Q, K, V, Q, K, None, layout)
+        c = layout.summed_decay(problem.log_decay, problem.starts)
+        weights = ChunkWeights.of(c, dtype, device)
         return cls(Q, K, V, layout.scale(Q, weights.before), layout.scale(K, weights.after), weights, layout)
 
     def scores(self) -> Tensor:
