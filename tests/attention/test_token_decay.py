@@ -114,6 +114,17 @@ def test_forgetting_everything_is_starting_anew():
     assert math.exp(FORGET) == 0
 
 
+def test_the_state_of_a_packed_sequence_forgets_what_its_tokens_forget():
+    q, k, v = (features(1, 2, 7, 4, seed=i) for i in range(3))
+    log_decay = torch.full((1, 1, 7), -0.1, dtype=torch.float64)
+    log_decay[..., 5] = -math.inf
+    _, states = linear_attention(q, k, v, "rope", log_decay=log_decay, cu_seqlens=torch.tensor([0, 3, 7]))
+    for row, own in enumerate((slice(0, 3), slice(3, 7))):
+        _, alone = linear_attention(*(x[:, :, own] for x in (q, k, v)), "rope", log_decay=log_decay[..., own])
+        assert_close(states.S[row], alone.S[0], rtol=1e-12, atol=1e-12)
+        assert_close(states.z[row], alone.z[0], rtol=1e-12, atol=1e-12)
+
+
 def test_the_function_takes_a_log_decay_that_equals_a_decay():
     q, k, v = (features(2, 2, 7, 4, seed=i) for i in range(3))
     r = torch.tensor([0.5, 0.9], dtype=torch.float64)

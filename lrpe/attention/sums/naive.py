@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from lrpe.attention.sums.problem import FORGET, Problem, Sums
-from lrpe.precision import compute_dtype, in_float64, in_full_precision
+from lrpe.attention.sums.problem import Problem, Sums
+from lrpe.precision import compute_dtype, in_full_precision
 
 
 @in_full_precision
@@ -13,7 +13,7 @@ def naive_sums(problem: Problem) -> Sums:
     dtype = compute_dtype(problem.q.dtype)
     q, k, v = problem.q.to(dtype), problem.k.to(dtype), problem.v.to(dtype)
     S = None if problem.S is None else problem.S.to(dtype)
-    pairs, since = pair_weights(problem, dtype), weights_since(problem, dtype)
+    pairs, since = pair_weights(problem, dtype), _weights_since(problem, dtype)
     out = _weighted(q, k, v, pairs) + _from_state(q, S, since)
     last = _last_state(k, v, S, problem, dtype) if problem.causal else None
     if problem.delta_q is None or problem.delta_k is None:
@@ -31,28 +31,19 @@ def pair_weights(problem: Problem, dtype: torch.dtype) -> Tensor:
     if problem.log_decay is None:
         everyone = torch.ones(1, 1, n, m, dtype=dtype, device=problem.q.device)
         return everyone.tril() if problem.causal else everyone
-    c, sequence = _summed(problem)
+    c, forgotten = problem.summed_decay()
     later = torch.ones(n, m, dtype=c.dtype, device=c.device).triu(1)
     w = ((c[..., :, None] - c[..., None, :]) * (1 - 2 * later)).exp()  # not |c_t - c_s|, whose slope at 0 is lost
-    w = w * (sequence[..., :, None] == sequence[..., None, :])
+    w = w * (forgotten[..., :, None] == forgotten[..., None, :])
     return (w.tril() if problem.causal else w).to(problem.q.device, dtype)
 
 
-def weights_since(problem: Problem, dtype: torch.dtype) -> Tensor:
+def _weights_since(problem: Problem, dtype: torch.dtype) -> Tensor:
     """Return the weight of the initial state for each token, (batch or 1, key heads or 1, n, 1)."""
     if problem.log_decay is None:
         return torch.ones(1, 1, problem.q.shape[2], 1, dtype=dtype, device=problem.q.device)
-    c, sequence = _summed(problem)
-    return (c.exp() * (sequence == 0))[..., None].to(problem.q.device, dtype)
-
-
-def _summed(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Return c_t within each sequence in float64, and the number of steps up to t that forget everything."""
-    log_decay = problem.log_decay_of_tokens()
-    assert log_decay is not None
-    log_decay = in_float64(log_decay)
-    forgets = log_decay <= FORGET
-    return torch.where(forgets, 0, log_decay).cumsum(-1), forgets.long().cumsum(-1)
+    c, forgotten = problem.summed_decay()
+    return (c.exp() * (forgotten == 0))[..., None].to(problem.q.device, dtype)
 
 
 def _weighted(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor) -> Tensor:
@@ -74,4 +65,4 @@ def _last_state(k: Tensor, v: Tensor, S: Tensor | None, problem: Problem, dtype:
     if k.shape[2] == 0:
         return k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if S is None else S
     last = (k * pair_weights(problem, dtype)[..., -1, :, None]).mT @ v
-    return last if S is None else last + weights_since(problem, dtype)[..., -1:, :] * S
+    return last if S is None else last + _weights_since(problem, dtype)[..., -1:, :] * S

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.state import DecodingState
-from lrpe.attention.sums.problem import FORGET, Problem
+from lrpe.attention.sums.problem import Problem
 from lrpe.attention.tokens import Tokens, positions_of
-from lrpe.precision import compute_dtype, in_float64, in_full_precision
+from lrpe.precision import compute_dtype, in_full_precision
 
 _BLOCK = 64  # the most tokens per block
 
@@ -25,15 +25,12 @@ def packed_states(problem: Problem, tokens: Tokens, phase: Tensor | None) -> Dec
 
 def _weights_at_the_end(problem: Problem, last: Tensor) -> Tensor | None:
     """Return exp(c_e - c_s) from each token s to the last one e of its sequence, (heads or 1, n, 1)."""
-    log_decay = problem.log_decay_of_tokens()
-    if log_decay is None:
+    if problem.log_decay is None:
         return None
-    c = torch.where(log_decay <= FORGET, 0, in_float64(log_decay)).cumsum(-1)[0]  # borders count in both or in neither
-    return (
-        (c.index_select(-1, last.to(c.device)) - c)
-        .exp()
-        .to(problem.v.device, compute_dtype(problem.v.dtype))[..., None]
-    )
+    c, forgotten = (x[0] for x in problem.summed_decay())
+    c_last, forgotten_last = (x.index_select(-1, last.to(x.device)) for x in (c, forgotten))
+    weight = (c_last - c).exp() * (forgotten_last == forgotten)
+    return weight.to(problem.v.device, compute_dtype(problem.v.dtype))[..., None]
 
 
 def _phases_at_the_end(phase: Tensor, last: Tensor, problem: Problem) -> Tensor:

@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from lrpe.precision import in_float64
 
 FORGET = -800.0  # the log-decay of a step that forgets everything before it; exp(-800) is 0 in float64
 
@@ -36,9 +39,16 @@ class Problem(NamedTuple):
         """Return whether there is a state before the first token."""
         return self.S is not None or self.z is not None
 
-    def log_decay_of_tokens(self) -> Tensor | None:
-        """Return the log-decay with an entry per token, (batch or 1, key heads or 1, n)."""
-        return None if self.log_decay is None else self.log_decay.expand(-1, -1, self.k.shape[2])
+    def summed_decay(self) -> tuple[Tensor, Tensor]:
+        """Return c_t in float64, and the number of steps up to t that forget everything, which c_t leaves out.
+
+        Both are (batch or 1, key heads or 1, n). A weight between tokens with different numbers is 0; if c_t included
+        those steps, it would lose digits after each of them.
+        """
+        assert self.log_decay is not None
+        log_decay = in_float64(self.log_decay.expand(-1, -1, self.k.shape[2]))
+        forgets = log_decay <= FORGET
+        return torch.where(forgets, 0, log_decay).cumsum(-1), forgets.long().cumsum(-1)
 
 
 class Sums(NamedTuple):
