@@ -32,7 +32,10 @@ class Tokens(NamedTuple):
             return None
         first = torch.ones_like(clock[:, :1]) if self.gap is None else self.gap[:, None]
         clock = clock.expand(first.shape[0], -1)
-        return clock - torch.cat([clock[:, :1] - first, clock], 1)[:, :-1]
+        before = clock[:, :1] - first
+        if self.mask is not None:  # the step from a state belongs to the first real token, not to padding before it
+            clock = torch.where(self.mask.long().cumsum(-1) > 0, clock, before)
+        return clock - torch.cat([before, clock], 1)[:, :-1]
 
     def clock(self) -> Tensor | None:
         """Return the positions that a decay counts by, which never fall within a sequence.

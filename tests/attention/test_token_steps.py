@@ -176,6 +176,19 @@ def test_padding_takes_no_step_and_packed_sequences_start_anew(kind, summation):
     assert_close(layer(padded, mask=mask)[mask.bool()], layer(x)[0], rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
+def test_padding_after_a_state_takes_no_step_and_no_decay(kind):
+    """The step from the state to the first new token is that token's own, however much padding is before it."""
+    layer, x = selective(kind, decay="gated"), features(1, 7, 8)
+    positions = torch.tensor([0, 2, 3, 7, 8, 20, 21])
+    _, state = layer.prefill(x[:, :3], positions=positions[:3])
+    padded = torch.cat([10 * features(1, 2, 8, seed=3), x[:, 3:]], 1)
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1]])
+    y, after = layer.prefill(padded, state, torch.cat([torch.zeros(2, dtype=torch.long), positions[3:]]), mask)
+    assert_close(y[:, 2:], layer(x, positions=positions)[:, 3:], rtol=1e-10, atol=1e-10)
+    assert_close(after.phase, layer.prefill(x, positions=positions)[1].phase, rtol=1e-10, atol=1e-10)
+
+
 def test_packed_sequences_leave_their_own_phases():
     layer, x = selective(LinearAttention), features(1, 7, 8)
     _, states = layer.prefill(x, cu_seqlens=torch.tensor([0, 3, 3, 7]))
