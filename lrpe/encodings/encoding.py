@@ -119,7 +119,8 @@ class Encoding(PositionalEncoding):
         require(steps in STEPS, f"steps must be one of {', '.join(STEPS)}; got steps={steps!r}.")
         require(
             steps == "fixed" or matrix.angle_count is not None,
-            f"steps={steps!r} needs a Λ of Type 1 or 2 along a sequence; got {type(matrix).__name__}. Pass steps='fixed'.",
+            f"steps={steps!r} needs a Λ of Type 1 or 2 along a sequence; got {type(matrix).__name__}. Pass "
+            "steps='fixed'.",
         )
         self.basis, self.matrix, self.steps = basis, matrix, steps
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
