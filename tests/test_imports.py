@@ -50,7 +50,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.benchmarks": (
         *("timing", "process", "agreement", "memory", "lines", "peers", "measurement", "compare"),
-        *("block", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
+        *("block", "token_dependent", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
         *("palette", "picture", "page", "table", "notes", "benchmark", "training", "results", "runs", "explorer"),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.attention.feature_map import EluPlusOne
+from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.attention.state import DecodingState
@@ -18,7 +18,7 @@ from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import Problem
 from lrpe.attention.sums.recurrent import one_token
 from lrpe.encodings.family import encoding
-from lrpe.lab.benchmarks import block
+from lrpe.lab.benchmarks import block, token_dependent
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
 from lrpe.lab.benchmarks.lines import Line, collect, forward_and_backward, judge, missing_line, time_beside
 from lrpe.lab.benchmarks.measurement import Measurement
@@ -42,7 +42,7 @@ def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) ->
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, heads, 1, dim, generator=generator)
     S, z = torch.randn(1, heads, dim, dim, generator=generator), torch.rand(1, heads, dim, generator=generator)
-    encode, phi, normalizer, summation = encoding("type2", dim), EluPlusOne(), PlainDelta(), Causal()
+    encode, phi, normalizer, summation = encoding("type2", dim), elu_plus_one, PlainDelta(), Causal()
 
     for context, goal in goals.items():
         keys, values = torch.randn(2, 1, heads, context, dim, generator=generator)
@@ -106,6 +106,7 @@ class Sizes:
     memory: _Goals
     softmax: _Goals
     step: _Goals
+    token_dependent: dict[str, _Goals]
     block: block.BlockSizes
 
 
@@ -118,6 +119,10 @@ FULL = Sizes(
     memory={2048: 6, 8192: 6},
     softmax={512: 0.17, 2048: 0.045},
     step={8192: 0.07, 32768: 0.012},
+    token_dependent={
+        "gated decay": {512: 1.15, 2048: 1.15, 8192: 1.15},
+        "selective steps": {512: 1.3, 2048: 1.3, 8192: 1.3},
+    },
     block=block.FULL,
 )
 QUICK = Sizes(
@@ -129,6 +134,7 @@ QUICK = Sizes(
     memory={64: 6, 128: 6},
     softmax={32: 0.17, 64: 0.045},
     step={64: 0.07, 128: 0.012},
+    token_dependent={"gated decay": {64: 1.15}, "selective steps": {64: 1.3}},
     block=block.QUICK,
 )
 
@@ -150,6 +156,7 @@ class AttentionResult(Measurement):
             f"{largest_difference(self.agreements):.0e}.",
             *_ABOUT_SUMS,
             *block.ABOUT_BLOCKS,
+            *token_dependent.ABOUT,
             "'decoding step' is the sum alone, as in SDPA: S ← S + k vᵀ and q S; 'whole' adds φ, the encoding and Δ.",
             *absent(self.lines),
             *warn_if_busy(min(line.processor_share for line in self.lines)),
@@ -181,6 +188,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
     marks = stamp("fla-core", "pytorch-fast-transformers")
     peers = causal_peers()
     agreements = [*check_sums(sizes, peers), *block.check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
+    agreements += token_dependent.check_token_dependent(sizes.heads, sizes.dim)
     lines = collect(measure_lines(sizes, peers, rounds))
     return AttentionResult(quick, rounds, read_settings(), marks, lines, agreements)
 
@@ -195,6 +203,7 @@ def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[L
     yield from measure_sum(_BIDIRECTIONAL, our_sum, "SDPA", softmax_everywhere, sizes.softmax, sizes, rounds)
     yield from block.measure_blocks(sizes.block, rounds)
     yield from measure_steps(sizes.heads, sizes.dim, sizes.step, rounds)
+    yield from token_dependent.measure_token_dependent(sizes.heads, sizes.dim, sizes.token_dependent, rounds)
 
 
 def our_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu
 
-from lrpe.attention.feature_map import EluPlusOne
+from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
 from lrpe.attention.summation import Bidirectional, Quadratic
@@ -26,7 +26,7 @@ GOALS = {"RoPE": 1.08, "Type 1": 1.55, "Type 2": 1.15, "Type 3": 1.20}
 NAMES = {"RoPE": "rope", "Type 1": "type1", "Type 2": "type2", "Type 3": "type3"}
 BASE_GOAL = 1.05  # Base has a goal too: a slow Base would flatter every other ratio
 _HAS_ANGLES = ("RoPE", "Type 1", "Type 2")
-PHI, _SUMMATION = EluPlusOne(), Bidirectional()
+PHI, _SUMMATION = elu_plus_one, Bidirectional()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 import torch
 from torch import Tensor
 
-from lrpe.attention.feature_map import EluPlusOne
+from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.attention.summation import Causal, Quadratic, Summation
@@ -30,7 +30,7 @@ from lrpe.lab.stamp import stamp
 
 _TIME_GOAL, _MEMORY_GOAL, _MILLION_GOAL = 2.2, 2.1, 14.0  # time and memory per doubling; GiB for a million tokens
 SEGMENTS, ONE_CALL, _SOFTMAX, _MATRIX = "linear, in segments", "linear, in one call", "SDPA", "linear, by its matrix"
-_PHI, _NORMALIZER = EluPlusOne(), PlainDelta()
+_PHI, _NORMALIZER = elu_plus_one, PlainDelta()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lrpe.errors import LrpeError
-from lrpe.lab.benchmarks import attention, block
+from lrpe.lab.benchmarks import attention, block, token_dependent
 from lrpe.lab.benchmarks.attention import QUICK, AttentionResult, measure
 from lrpe.lab.benchmarks.lines import Line
 from lrpe.lab.benchmarks.peers import SumPeer, textbook_chunk_form
@@ -40,6 +40,15 @@ def test_a_sum_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed, name)
 def test_a_block_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
     monkeypatch.setattr(block, "PHI", torch.nn.Softplus())
     with pytest.raises(LrpeError, match="block, Base and its matrix differ"):
+        measure(quick=True)
+
+
+def test_a_gate_that_is_not_what_it_says_is_not_timed(monkeypatch, untimed):
+    exact = token_dependent.attend
+    monkeypatch.setattr(
+        token_dependent, "attend", lambda encode, name, how: exact(encode, name if how == "causal" else None, how)
+    )
+    with pytest.raises(LrpeError, match="causal, gated decay and its matrix differ"):
         measure(quick=True)
 
 
