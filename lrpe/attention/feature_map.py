@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.autograd import Differentiable, one_at_a_time
@@ -14,11 +16,9 @@ from lrpe.precision import Precise, compute_dtype, normal, without_autocast
 FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., any width), row by row
 
 
-class EluPlusOne(nn.Module):
+def elu_plus_one(x: Tensor) -> Tensor:
     """φ(x) = 1 + elu(x), as exp(min(x, 0)) + max(x, 0); its derivative is min(φ, 1), so only φ is saved."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _EluPlusOne.of(x)
+    return _EluPlusOne.of(x)
 
 
 class _EluPlusOne(Differentiable):
@@ -39,51 +39,24 @@ class _EluPlusOne(Differentiable):
         return slope.mul_(grads[0]) if one_at_a_time(*grads) else slope * grads[0]
 
 
-class Relu(nn.Module):
+def relu(x: Tensor, floor: float = 0.0) -> Tensor:
     """φ(x) = max(x, 0) + floor; PermuteFormer uses a floor of 1e-3."""
-
-    def __init__(self, floor: float = 0.0):
-        super().__init__()
-        require(floor >= 0, f"floor must not be negative; got floor={floor}.")
-        self.floor = floor
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.relu() + self.floor if self.floor else x.relu()
+    return x.relu() + floor if floor else x.relu()
 
 
-class ReluSquared(nn.Module):
+def relu_squared(x: Tensor) -> Tensor:
     """φ(x) = max(x, 0)², in float32 or float64, because float16 ends at 65504."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.to(compute_dtype(x.dtype)).relu().square()
+    return x.to(compute_dtype(x.dtype)).relu().square()
 
 
-class Exp(nn.Module):
+def exp(x: Tensor) -> Tensor:
     """φ(x) = eˣ, in float32 or float64, because float16 ends near e¹¹."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.to(compute_dtype(x.dtype)).exp()
+    return x.to(compute_dtype(x.dtype)).exp()
 
 
-class Silu(nn.Module):
-    """φ(x) = x sigmoid(x), which can be negative."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.silu(x)
-
-
-class Softplus(nn.Module):
-    """φ(x) = log(1 + eˣ)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.softplus(x)
-
-
-class Identity(nn.Module):
+def identity(x: Tensor) -> Tensor:
     """φ(x) = x."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x
+    return x
 
 
 class RandomFeatures(Precise):
@@ -118,16 +91,16 @@ class RandomFeatures(Precise):
             return logits.exp() / math.sqrt(len(self.omega))  # not cast back: most are too small for half
 
 
-FEATURE_MAPS: Registry[Callable[[int], nn.Module]] = Registry(
+FEATURE_MAPS: Registry[Callable[[int], FeatureMap]] = Registry(
     {
-        "elu+1": lambda d: EluPlusOne(),
-        "relu": lambda d: Relu(),
-        "relu+1e-3": lambda d: Relu(floor=1e-3),
-        "relu2": lambda d: ReluSquared(),
-        "exp": lambda d: Exp(),
-        "silu": lambda d: Silu(),
-        "softplus": lambda d: Softplus(),
-        "identity": lambda d: Identity(),
+        "elu+1": lambda d: elu_plus_one,
+        "relu": lambda d: relu,
+        "relu+1e-3": lambda d: partial(relu, floor=1e-3),
+        "relu2": lambda d: relu_squared,
+        "exp": lambda d: exp,
+        "silu": lambda d: F.silu,  # can be negative
+        "softplus": lambda d: F.softplus,
+        "identity": lambda d: identity,
         "favor+": RandomFeatures,
     }
 )

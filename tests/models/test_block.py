@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import gelu, silu
 from torch.testing import assert_close
 
+from lrpe.attention.feature_map import relu
 from lrpe.attention.state import DecodingState
 from lrpe.attention.tokens import read_tokens
 from lrpe.models.block import BatchNorm, Block, DropPath, FeedForward, build_attention
@@ -85,7 +86,7 @@ def test_the_attention_of_a_layer_has_what_the_configuration_says(attention):
     assert built.o_proj.bias is not None
     assert built.encoding.basis.dim == 6
     if attention == "linear":
-        assert type(built.phi).__name__ == "Relu"
+        assert built.phi is relu
         assert type(built.normalizer).__name__ == "OutputNorm"
         assert not built.summation.causal
     else:
