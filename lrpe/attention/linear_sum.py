@@ -9,9 +9,9 @@ from torch import Tensor
 from lrpe.attention.decay import decay_between
 from lrpe.attention.feature_map import FeatureMap
 from lrpe.attention.normalizer import Features, Normalizer
-from lrpe.attention.order import Order, check_cross_attention, make_tables
+from lrpe.attention.order import Order, check_cross_attention, make_tables, phases_of
 from lrpe.attention.state import DecodingState
-from lrpe.attention.steps import last_phase, phases
+from lrpe.attention.steps import last_phase
 from lrpe.attention.summation import Bidirectional, Summation
 from lrpe.attention.sums.bidirectional import can_fuse, encoded_sum
 from lrpe.attention.sums.packed import packed_states
@@ -36,7 +36,7 @@ def sum_and_normalize(
     """Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s, normalised; and the state after the last token, if the sum is causal."""
     normalizer, summation, state = choices.normalizer, choices.summation, order.state
     check_cross_attention(summation.causal, order)
-    phase = None if order.steps is None else phases(order.steps, order.tokens, state and state.phase)
+    phase = phases_of(order, k)
     queries, keys, tables = _encode(q, k, choices, order, phase)
     log_decay = decay_between(order.log_decay, order.tokens)
     delta_q, delta_k = normalizer.delta_features(queries), normalizer.delta_features(keys)
@@ -45,7 +45,7 @@ def sum_and_normalize(
         return normalizer(*encoded_sum(queries.plain, keys.plain, v, choices.encoding, tables)), None
     problem = Problem(queries.encoded, keys.encoded, v, delta_q, delta_k, log_decay)
     if state is not None and v.shape[2] > 0:
-        check_state_fits(state, problem, phase)
+        check_state_fits(state, problem)
         problem = problem._replace(S=state.S, z=None if delta_k is None else state.z)
     sums = summation(problem)
     out = normalizer(sums.out, sums.delta).to(v.dtype)
@@ -109,7 +109,7 @@ def _encode_token(q: Tensor, k: Tensor, choices: Choices, tokens: Tokens) -> tup
     return queries, features.map(lambda x: x.narrow(2, group, 1))
 
 
-def check_state_fits(state: DecodingState, problem: Problem, phase: Tensor | None) -> None:
+def check_state_fits(state: DecodingState, problem: Problem) -> None:
     """Refuse a state whose shapes or device differ from those of the input's features."""
     (batch, heads, _, f), v, summed = problem.k.shape, problem.v, problem.delta_k
     expected = (batch, heads, f, v.shape[-1]), (batch, heads, 0 if summed is None else summed.shape[-1])
@@ -117,7 +117,3 @@ def check_state_fits(state: DecodingState, problem: Problem, phase: Tensor | Non
     require(found == expected, lambda: f"state must have S and z of shapes {expected}; got {found}.")
     devices = {state.S.device, state.z.device, v.device}
     require(len(devices) == 1, lambda: f"state must be on the input's device; got {sorted(map(str, devices))}.")
-    require(
-        (state.phase is None) == (phase is None),
-        "state must have a phase if, and only if, the steps depend on the tokens. Make it with the same layer.",
-    )

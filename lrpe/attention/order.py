@@ -4,6 +4,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from lrpe.attention.steps import check_phase, phases
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
@@ -19,6 +20,15 @@ class Order(NamedTuple, Generic[State]):
     log_decay: Tensor | None = None  # log r of one step: (1, key heads, 1), or (batch, key heads, n) per token
     steps: Tensor | None = None  # (batch or 1, key heads or 1, n), and a last axis of angles if each has its own
     state: State | None = None
+
+
+def phases_of(order: Order, k: Tensor) -> Tensor | None:
+    """Return the phase of each token, continuing that of the state, or None if the steps are fixed."""
+    before = None
+    if order.state is not None:
+        before = order.state.phase
+        check_phase(before, order.steps, k)
+    return None if order.steps is None else phases(order.steps, order.tokens, before)
 
 
 def make_tables(

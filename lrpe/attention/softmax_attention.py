@@ -9,10 +9,10 @@ from torch import Tensor
 from lrpe.arguments import check_count, check_rate, is_number
 from lrpe.attention.decay import DecayChoice
 from lrpe.attention.layer import RECOMMENDED, AttentionLayer, EncodingChoice, Heads, choose_encoding
-from lrpe.attention.order import Order, check_cross_attention, make_tables
+from lrpe.attention.order import Order, check_cross_attention, make_tables, phases_of
 from lrpe.attention.softmax_sum import Visibility, head_bias, product_sum, repeat_for_queries, score_sum, token_bias
-from lrpe.attention.state import KeyValues, KeyValueState, ReservedState, check_key_values
-from lrpe.attention.steps import last_phase, phases
+from lrpe.attention.state import KeyValues, KeyValueState, ReservedState, check_key_values, check_state_decay
+from lrpe.attention.steps import last_phase
 from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.stochastic import StochasticEncoding
@@ -93,7 +93,12 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
     @property
     def counts(self) -> bool:
         """Return whether the steps from token to token matter; a decay per head counts positions, in any order."""
-        return self.steps is not None or (self.decay is not None and self.decay.per_token)
+        return self.steps is not None or self.gated
+
+    @property
+    def gated(self) -> bool:
+        """Return whether the decay depends on the token."""
+        return self.decay is not None and self.decay.per_token
 
     def own_scale(self) -> float:
         spe = isinstance(self.encoding, StochasticEncoding)  # E[q̂·k̂] has a factor √(realizations / head_dim)
@@ -103,13 +108,12 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         """Return the state before the first token."""
         check_count("batch", batch, least=0)
         like, rows = self.o_proj.weight, (batch, self.sizes.key_heads, 0)
-        decays = self.decay is not None and self.decay.per_token
         return KeyValueState(
             like.new_zeros(*rows, self.encoding.feature_dim),
             like.new_zeros(*rows, self.sizes.value_dim),
             like.new_zeros(batch, 0, dtype=torch.long),
             None,
-            in_float64(like.new_zeros(*rows)) if decays else None,
+            in_float64(like.new_zeros(*rows)) if self.gated else None,
             None if self.steps is None else self.steps.zero_phase(batch),
         )
 
@@ -126,6 +130,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         expected = [(*rows, self.encoding.feature_dim), (*rows, self.sizes.value_dim), (rows[0], rows[2])]
         found = [tuple(tensor.shape) for tensor in (state.keys, state.values, state.positions)]
         require(found == expected, lambda: f"state of {rows[2]} tokens must have the shapes {expected}; got {found}.")
+        check_state_decay(state.log_decay, rows if self.gated else None)
 
     def weigh(
         self, q: Tensor, k: Tensor, v: Tensor, order: Order[KeyValues], wants_state: bool
@@ -133,7 +138,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         """Return the sums and, if causal, the state, wanted or not: it costs nothing."""
         check_cross_attention(self.causal, order)
         state = order.state
-        phase = None if order.steps is None else phases(order.steps, order.tokens, state and state.phase)
+        phase = phases_of(order, k)
         table, key_table = make_tables(self.encoding, order, phase, q, k)
         q, k = self.encoding.query(q, table), self.encoding.key(k, key_table)
         c = self.summed_decay(order)
@@ -152,13 +157,13 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
 
     def state_of(self, k: Tensor, v: Tensor, tokens: Tokens, c: Tensor | None, phase: Tensor | None) -> KeyValueState:
         """Return the state of these tokens alone."""
-        positions, (batch, heads, n, _) = positions_of(tokens, k), k.shape
-        phase = None if phase is None or n == 0 else last_phase(phase, batch, heads)
+        positions, (batch, heads) = positions_of(tokens, k), k.shape[:2]
+        phase = None if phase is None else last_phase(phase, batch, heads)
         return KeyValueState(k, v, positions.expand(batch, *positions.shape[1:]), tokens.mask, c, phase)
 
     def summed_decay(self, order: Order[KeyValues]) -> Tensor | None:
         """Return Σ of log r up to each new token, (batch, key heads, n), if r depends on the token."""
-        if order.log_decay is None or self.decay is None or not self.decay.per_token:
+        if order.log_decay is None or not self.gated:
             return None
         distances, c = order.tokens.distances(), in_float64(order.log_decay)
         c = (c if distances is None else c * distances[:, None].to(c.device)).cumsum(-1)

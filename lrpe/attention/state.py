@@ -41,8 +41,6 @@ def check_decoding_state(state: Any) -> None:
     check_real("state.S", state.S)
     check_real("state.z", state.z)
     check_tensor("state.position", state.position)
-    if state.phase is not None:
-        check_real("state.phase", state.phase)
 
 
 class KeyValueState(NamedTuple):
@@ -69,7 +67,7 @@ class KeyValueState(NamedTuple):
         if self.mask is not None or new.mask is not None:
             mask = torch.cat([_real_tokens(self), _real_tokens(new)], 1)
         keys, values = torch.cat([self.keys, new.keys], 2), torch.cat([self.values, new.values], 2)
-        phase = self.phase if new.phase is None else new.phase
+        phase = self.phase if new.keys.shape[2] == 0 else new.phase
         decay = (
             None if self.log_decay is None or new.log_decay is None else torch.cat([self.log_decay, new.log_decay], 2)
         )
@@ -169,6 +167,19 @@ def check_key_values(state: KeyValues, x: Tensor) -> None:
         check_tensor("state.mask", state.mask, x)
         fits = tuple(state.mask.shape) == shape and state.mask.dtype == torch.bool
         require(fits, lambda: f"state.mask must be bool of shape {shape}; got {state.mask}.")
+
+
+def check_state_decay(log_decay: Any, shape: tuple[int, ...] | None) -> None:
+    """Check the summed log-decay of a KeyValueState, which has this shape if the decay depends on the token."""
+    require(
+        (log_decay is None) == (shape is None),
+        "state must have a log_decay if, and only if, the decay depends on the tokens. Make it with the same layer.",
+    )
+    if shape is None:
+        return
+    check_real("state.log_decay", log_decay)
+    found = tuple(log_decay.shape)
+    require(found == shape, lambda: f"state.log_decay must have shape (batch, key heads, m) = {shape}; got {found}.")
 
 
 def _real_tokens(state: KeyValues) -> Tensor:

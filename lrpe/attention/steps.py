@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.arguments import check_count, check_tensor
+from lrpe.arguments import check_count, check_real, check_tensor
 from lrpe.attention.tokens import Tokens
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
@@ -81,6 +81,29 @@ def phases(steps: Tensor, tokens: Tokens, before: Tensor | None) -> Tensor:
 
 
 def last_phase(p: Tensor, batch: int, key_heads: int) -> Tensor:
-    """Return the phase after the last token, (batch, key heads, 1 or angles)."""
+    """Return the phase after the last token, (batch, key heads, 1 or angles); 0 if there is no token."""
+    if p.shape[2] == 0:
+        return p.new_zeros(batch, key_heads, _phase_width(p))
     last = p[:, :, -1] if p.ndim == 4 else p[:, :, -1:]
     return last.expand(batch, key_heads, -1)
+
+
+def check_phase(phase: Any, steps: Tensor | None, k: Tensor) -> None:
+    """Check the phase of a state before tokens with these steps and keys k (batch, key heads, n, d)."""
+    require(
+        (phase is None) == (steps is None),
+        "state must have a phase if, and only if, the steps depend on the tokens. Make it with the same layer.",
+    )
+    if steps is None:
+        return
+    check_real("state.phase", phase)
+    shape = (*k.shape[:2], _phase_width(steps))
+    require(
+        tuple(phase.shape) == shape,
+        lambda: f"state.phase must have shape (batch, key heads, 1 or angles) = {shape}; got {tuple(phase.shape)}.",
+    )
+
+
+def _phase_width(steps: Tensor) -> int:
+    """Return the last size of a phase for steps or phases with or without an axis of angles."""
+    return steps.shape[3] if steps.ndim == 4 else 1

@@ -224,6 +224,21 @@ def test_a_gated_softmax_is_the_forgetting_transformers():
     assert_close(layer(x), layer.join(out), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize(("made", "continued"), [(None, "gated"), ("gated", "spread")])
+def test_a_softmax_layer_refuses_the_state_of_another_decay(made, continued):
+    x = torch.ones(2, 3, 8)
+    _, state = SoftmaxAttention(8, 2, "rope", decay=made).prefill(x)
+    with pytest.raises(LrpeError, match="log_decay if, and only if, the decay depends on the tokens"):
+        SoftmaxAttention(8, 2, "rope", decay=continued).step(x[:, 0], state)
+
+
+def test_a_softmax_layer_refuses_a_log_decay_of_another_size():
+    layer, x = SoftmaxAttention(8, 2, "rope", decay="gated"), torch.ones(2, 3, 8)
+    _, state = layer.prefill(x)
+    with pytest.raises(LrpeError, match=r"state.log_decay must have shape .* = \(2, 2, 3\); got \(2, 2, 1\)"):
+        layer.step(x[:, 0], state._replace(log_decay=state.log_decay[..., :1]))
+
+
 def test_tnl_is_its_formula_and_later_layers_see_more():
     assert_close(tnl_decay(4), [math.exp(-2.0), math.exp(-4.0), math.exp(-6.0), math.exp(-8.0)])
     first, last = tnl_decay(4, 0, 6), tnl_decay(4, 5, 6)

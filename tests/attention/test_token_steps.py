@@ -164,6 +164,35 @@ def test_prefill_and_steps_give_the_whole_pass_cut_anywhere(kind, decay, name):
         assert later.phase.shape == state.phase.shape
 
 
+@pytest.mark.parametrize("name", ["selective", "selective-free"])
+@pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
+def test_no_tokens_leave_the_first_state(kind, name):
+    layer, x = selective(kind, name), features(2, 3, 8)
+    _, state = layer.prefill(x[:, :0])
+    assert_close(state, layer.initial_state(2), rtol=0, atol=0)
+    assert_close(layer.prefill(x, state)[0], layer(x), rtol=1e-10, atol=1e-10)
+
+
+FOREIGN_STATES = {
+    "no phase": ({"encoding": "type2"}, {"encoding": "selective"}, "phase if, and only if, the steps"),
+    "a phase": ({"encoding": "selective"}, {"encoding": "type2"}, "phase if, and only if, the steps"),
+    "a phase per head": (
+        {"encoding": "selective"},
+        {"encoding": "selective-free"},
+        r"state.phase must have shape .* = \(2, 2, 2\); got \(2, 2, 1\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "continued", "words"), FOREIGN_STATES.values(), ids=FOREIGN_STATES)
+@pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
+def test_the_state_of_another_layer_is_refused(kind, made, continued, words):
+    x = torch.ones(2, 3, 8)
+    _, state = kind(8, 2, **made).prefill(x)
+    with pytest.raises(LrpeError, match=words):
+        kind(8, 2, **continued).prefill(x, state)
+
+
 @pytest.mark.parametrize("summation", ["causal", "bidirectional"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_padding_takes_no_step_and_packed_sequences_start_anew(kind, summation):

@@ -34,7 +34,10 @@ def _weights_at_the_end(problem: Problem, last: Tensor) -> Tensor | None:
 
 
 def _phases_at_the_end(phase: Tensor, last: Tensor, problem: Problem) -> Tensor:
-    """Return the phase after each sequence, (sequences, key heads, 1 or angles); 0 after an empty one."""
+    """Return the phase after each sequence, (sequences, key heads, 1 or angles).
+
+    An empty sequence has the phase of the one before it: nothing is summed yet, so any phase will do.
+    """
     per_angle = phase[0] if phase.ndim == 4 else phase[0, ..., None]  # (heads or 1, n, 1 or angles)
     ends = torch.nn.functional.pad(per_angle, (0, 0, 1, 0)).index_select(1, (last + 1).to(phase.device))
     return ends.transpose(0, 1).expand(-1, problem.k.shape[1], -1)
