@@ -68,7 +68,21 @@ def build_config(experiment: Experiment, fields: dict[str, Any]) -> LrpeConfig:
     """Merge the fields of the architecture, the data, the row and the experiment; later ones override."""
     base = experiment.architecture | fields
     rows = row(experiment.method, experiment.setting, base | experiment.model)
-    return LrpeConfig(**base | rows | experiment.model)
+    merged = base | rows | experiment.model
+    if "encoding" in experiment.model and "encoding" in rows:
+        merged["encoding"] = _change_encoding(rows["encoding"], experiment.model["encoding"])
+    return LrpeConfig(**merged)
+
+
+def _change_encoding(rows: Any, change: Any) -> Any:
+    """Return the row's encoding with some fields changed: "type2" and {"base": 100} are Type 2 with that base.
+
+    A name, or a dictionary that has one or has both P and Λ, is an encoding of its own and replaces the row's.
+    """
+    whole = not isinstance(change, dict) or "name" in change or {"basis", "matrix"} <= change.keys()
+    if whole or isinstance(rows, list):
+        return change
+    return ({"name": rows} if isinstance(rows, str) else rows) | change
 
 
 def build_model(experiment: Experiment, task: Task, start: Path | None = None) -> nn.Module:

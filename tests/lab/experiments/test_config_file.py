@@ -6,6 +6,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.cli.words import read_dotted
+from lrpe.lab.experiments.build import build_config
 from lrpe.lab.experiments.columns import glue, stdlib
 from lrpe.lab.experiments.config_file import apply_changes, from_dict, to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
@@ -44,6 +45,23 @@ def test_what_is_written_has_every_field_of_the_model_as_it_comes_to_be():
 def test_a_folder_is_named_after_what_is_changed(changes, name):
     found = apply_changes(small(), read_dotted(changes)).name.split("/")[1]
     assert found == name or (name.endswith("-") and found.startswith(name) and len(found) == len(name) + 8)
+
+
+def encoding_of(changes, method="type2"):
+    return build_config(apply_changes(small(method), read_dotted(changes)), {"vocab_size": 256}).layer_encoding(0)
+
+
+def test_a_field_of_a_rows_encoding_is_changed_and_the_rest_stays():
+    changed, rows = encoding_of({"model.encoding.base": "100"}), encoding_of({})
+    assert (changed.base, rows.base) == (100.0, 10000.0)
+    assert changed == replace(rows, base=100.0)
+    assert encoding_of({"model.encoding.learned_angles": "false"}, "per").matrix == "permutation"
+
+
+@pytest.mark.parametrize("whole", ["rope", "{name: rope}", "{basis: identity, matrix: orthogonal}"])
+def test_a_whole_encoding_replaces_the_rows(whole):
+    assert encoding_of({"model.encoding": whole}).basis == "identity"
+    assert not encoding_of({"model.encoding": whole}).learned_angles
 
 
 def test_every_change_has_a_name_of_its_own_and_the_same_one_each_time():
