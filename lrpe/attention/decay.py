@@ -181,7 +181,7 @@ def _check_rates(r: Tensor | None, key_heads: int) -> Tensor:
 
 
 def read_log_decay(log_decay: Any, k: Tensor) -> Tensor:
-    """Check a log-decay per token, (batch or 1, key heads or 1, n), for the keys k (batch, key heads, n, d)."""
+    """Check the shape (batch or 1, key heads or 1, n) of a log-decay for the keys k (batch, key heads, n, d)."""
     check_tensor("log_decay", log_decay, k)
     batch, heads, n, _ = k.shape
     fits = log_decay.ndim == 3 and log_decay.is_floating_point()
@@ -193,8 +193,13 @@ def read_log_decay(log_decay: Any, k: Tensor) -> Tensor:
             f"{log_decay.dtype} of shape {tuple(log_decay.shape)}."
         ),
     )
-    if has_values(log_decay):
-        highest = log_decay.detach().amax() if log_decay.numel() else torch.zeros(())
+    return log_decay
+
+
+def bound_log_decay(log_decay: Tensor) -> Tensor:
+    """Check that a log-decay is at most 0, and return it with a finite value for forgetting everything."""
+    if has_values(log_decay) and log_decay.numel():
+        highest = log_decay.detach().amax()
         require(
             bool(highest <= 0),
             lambda: (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_real
-from lrpe.attention.decay import Decay, DecayChoice, check_alone, read_decay, read_log_decay
+from lrpe.attention.decay import Decay, DecayChoice, bound_log_decay, check_alone, read_decay, read_log_decay
 from lrpe.attention.feature_map import FeatureMap, check_feature_dtype, choose_feature_map
 from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features, zero_padding
 from lrpe.attention.linear_sum import Choices, sum_and_normalize
@@ -62,7 +62,8 @@ def linear_attention(
         feature_map, normalizer, summation, positions, mask, sequences, cu_seqlens: as in ``LinearAttention``.
         decay: "spread", "tnl", one r per key head, or None; see ``LinearAttention``.
         log_decay: log r_t ≤ 0 per token, (batch or 1, key heads or 1, n), with a gradient: the weight of key s for
-            query t is exp(Σ log r_τ) over s < τ ≤ t. It replaces the default ``decay``.
+            query t is exp(Σ log r_τ) over s < τ ≤ t. It replaces the default ``decay``. A token with -inf forgets
+            everything before it.
         steps: u_t per token, (batch or 1, key heads or 1, n), or with a last axis of angles, with a gradient: token t
             turns by u_t·α instead of α. The encoding must be of Type 1 or 2.
         state: the state to continue, as returned by an earlier call.
@@ -98,6 +99,9 @@ def linear_attention(
     counts = log_r is not None or u is not None
     tokens, key_tokens = read_sides(q, context, *sides, counts=counts, causal=chosen.causal)
     q, k, v = zero_padding(q, tokens.mask), zero_padding(k, key_tokens.mask), zero_padding(v, key_tokens.mask)
+    if log_decay is not None:
+        log_r = bound_log_decay(_hide_padding(log_decay, key_tokens.mask))
+    u = None if u is None else _hide_padding(u, key_tokens.mask)
     order = Order(tokens, key_tokens, log_r, u, state)
     out, after = sum_and_normalize(q, k, v, choices, order, output_final_state)
     return _swap(out, layout), after
@@ -128,6 +132,11 @@ def _read_steps(steps: Any, encoding: PositionalEncoding, k: Tensor) -> Tensor |
         )
         return None
     return read_steps(steps, encoding, k)
+
+
+def _hide_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return numbers per token, (batch or 1, heads or 1, n) or with a last axis, with zeros at padding."""
+    return zero_padding(x, mask) if x.ndim == 4 else zero_padding(x.unsqueeze(-1), mask).squeeze(-1)
 
 
 def _swap(x: Tensor, layout: str) -> Tensor:

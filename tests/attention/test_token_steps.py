@@ -115,6 +115,22 @@ def test_what_cannot_be_steps_is_refused(options, words):
         linear_attention(q, q, q, **options)
 
 
+@pytest.mark.parametrize("angles", [None, D // 2])
+def test_values_at_padding_have_no_effect(angles):
+    q, k, v = vectors()
+    mask = torch.tensor([[0, 1, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1, 0]])
+    hidden = (mask == 0)[:, None]
+    steps, log_decay = draw_steps(angles=angles), -features(2, KEY_HEADS, 7, seed=4).abs()
+    options = {"steps": steps, "log_decay": log_decay}
+    expected, _ = linear_attention(q, k, v, "type2", mask=mask, **options)
+    options["steps"] = steps.masked_fill(hidden if angles is None else hidden[..., None], torch.nan)
+    options["log_decay"] = log_decay.masked_fill(hidden, torch.nan).requires_grad_()
+    out, _ = linear_attention(q, k, v, "type2", mask=mask, **options)
+    assert_close(out[:, :, mask[0] == 1], expected[:, :, mask[0] == 1], rtol=1e-12, atol=1e-12)
+    (gradient,) = torch.autograd.grad(out[:, :, mask[0] == 1].sum(), options["log_decay"])
+    assert gradient.isfinite().all()
+
+
 def test_a_state_without_a_phase_cannot_be_continued_by_steps():
     q, k, v = vectors()
     _, state = linear_attention(q, k, v, "type2")
