@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrpe.autograd import under_vmap
 from lrpe.errors import LrpeError, require, show
 
 _LARGEST = 2**31 - 1  # a size beyond int32 is a mistake, not a tensor
@@ -55,8 +56,8 @@ def is_integral(tensor: Tensor) -> bool:
 
 
 def has_values(tensor: Tensor) -> bool:
-    """Return whether a check may read the values: there are none while compiling, nor on the meta device."""
-    return not torch.compiler.is_compiling() and tensor.device.type != "meta"
+    """Return whether a check may read the values: not while compiling, on the meta device or under vmap."""
+    return not torch.compiler.is_compiling() and tensor.device.type != "meta" and not under_vmap(tensor)
 
 
 def _kind(tensor: Tensor) -> str:

@@ -6,6 +6,8 @@ The hooks are private because torch has no public way to ask the same question:
   would take the slow ``Function.apply``.
 - ``is_legacy_batchedtensor`` recognises the batched gradients of ``is_grads_batched``. Without it an in-place backward
   pass would write a batched result into an unbatched tensor.
+- ``is_batchedtensor`` recognises a tensor under ``vmap``, also inside the wrapper of another transform. Without it a
+  check of values would raise there.
 - ``forward_ad._current_level`` tells whether a forward-mode derivative is being taken. Without it a Function that has
   no ``jvp`` would raise there.
 - ``super(Function, cls).apply`` in ``Differentiable.of`` is the C++ ``apply``, without the Python wrapper around it.
@@ -15,7 +17,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor
+from torch._C._functorch import (
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    is_legacy_batchedtensor,
+)
 from torch.autograd import Function, forward_ad
 
 
@@ -30,6 +37,15 @@ def one_at_a_time(*grads: Tensor) -> bool:
     Under vmap or autograd's ``is_grads_batched`` it may not: a gradient can have a batch axis that they lack.
     """
     return eager() and not any(is_legacy_batchedtensor(g) for g in grads)
+
+
+def under_vmap(tensor: Tensor) -> bool:
+    """Return whether the tensor has one value per entry of an axis of ``torch.vmap``, so that no branch can read it."""
+    while is_functorch_wrapped_tensor(tensor):
+        if is_batchedtensor(tensor):
+            return True
+        tensor = get_unwrapped(tensor)
+    return False
 
 
 def _needs_gradient(*inputs: Any) -> bool:

@@ -12,7 +12,7 @@ import pytest
 # that is not listed may import each other, but not in a circle.
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
-        *("moved", "errors", "arguments", "positions", "precision", "autograd", "schema", "serialization", "atomic"),
+        *("moved", "errors", "autograd", "arguments", "positions", "precision", "schema", "serialization", "atomic"),
         *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
     "lrpe.encodings": (

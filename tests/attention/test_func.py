@@ -5,7 +5,7 @@ import torch
 from torch.func import functional_call, grad, jacrev, vmap
 from torch.testing import assert_close
 
-from lrpe import Bidirectional, Causal, Quadratic
+from lrpe import Bidirectional, Causal, Quadratic, encoding, linear_attention
 from tests.attention.choices import SOME, WIDTH, Choice
 from tests.encodings.compositions import features
 
@@ -38,6 +38,23 @@ def test_examples_may_have_masks_of_their_own():
     for i in range(3):
         alone = grad(loss)(parameters, layer, x[i], mask[i])
         assert_close({name: value[i] for name, value in found.items()}, alone, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("summation", ["causal", "bidirectional"])
+def test_examples_may_have_decays_and_steps_of_their_own(summation):
+    encode = encoding("type2", 6, seed=0).double().requires_grad_(False)
+    q, k, v = (features(3, 1, 2, 7, 6, seed=i) for i in range(3))
+    log_decay, steps = -features(3, 1, 2, 7, seed=3).abs(), features(3, 1, 1, 7, seed=4)
+
+    def attend(*tensors):
+        options = {"log_decay": tensors[3], "steps": tensors[4], "summation": summation}
+        return linear_attention(*tensors[:3], encode, **options)[0].square().sum()
+
+    each = grad(attend, argnums=(0, 1, 2, 3, 4))
+    found = vmap(each)(q, k, v, log_decay, steps)
+    for i in range(3):
+        alone = each(q[i], k[i], v[i], log_decay[i], steps[i])
+        assert_close([x[i] for x in found], list(alone), rtol=1e-8, atol=1e-8)
 
 
 def test_a_functional_call_uses_the_parameters_that_it_is_given():
