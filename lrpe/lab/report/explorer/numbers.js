@@ -11,9 +11,14 @@ function powerAbove(value) {
   return `10${exponent < 0 ? "⁻" : ""}${digits.join("")}`;
 }
 
+// at most four characters, which fit under a bar: .984, 1, 2.35
+const short = (value) => String(Number(value.toFixed(3))).replace("0.", ".");
+
 // the text of a slider's value, where it is not the number itself
 const sliderWords = {
   base: (value) => thousands(10 ** value),
   length: (value) => thousands(2 ** value),
   fade: (value) => (decayOf(value) === 1 ? "none" : decayOf(value).toPrecision(4).replace(/0+$/, "")),
+  step: short,
+  decay: short,
 };

@@ -3,6 +3,7 @@
 const pictures = [kernelPicture, scoresPicture, featuresPicture, pathPicture, spectrumPicture, deltaPicture];
 const sharedForm = document.getElementById("shared");
 const panels = ["A", "B"].map((letter, number) => makePanel(letter, pageData.shown[number]));
+const tokenChart = makeChart(weightsPicture, "A");
 let colours = theme();
 
 function fromTemplate(name) {
@@ -50,6 +51,13 @@ function drawChart({ picture, figure, heading, box, view }, seen) {
   return drawView(view, drawn);
 }
 
+function drawTokens() {
+  const seen = seenIn(panels[0].form);
+  fitTokens(seen);
+  showBars();
+  return drawChart(tokenChart, { ...seen, tokens: tokensNow() });
+}
+
 function nameIt(element, { title, colour }) {
   element.style.setProperty("--colour", colour);
   element.querySelector(".title").textContent = title;
@@ -58,12 +66,12 @@ function nameIt(element, { title, colour }) {
 function drawAll() {
   showWhatMatters(sharedForm);
   showValues(sharedForm);
-  return Promise.all(panels.map(drawPanel));
+  return Promise.all([...panels.map(drawPanel), drawTokens()]);
 }
 
 async function build() {
   colours = theme();
-  await Promise.all(panels.flatMap((panel) => panel.charts).map(buildChart));
+  await Promise.all([...panels.flatMap((panel) => panel.charts), tokenChart].map(buildChart));
   await drawAll();
 }
 
@@ -93,6 +101,8 @@ function listen() {
       soon(redraw);
     });
   }
+  for (const form of [panels[0].form, tokenForm]) form.addEventListener("input", () => soon(drawTokens));
+  tokenForm.addEventListener("reset", () => soon(drawTokens)); // the bars move back before the next frame
   sharedForm.addEventListener("input", () => soon(drawAll));
   isDark.addEventListener("change", rebuild);
   addEventListener("resize", rebuildIfWidthChanged);
@@ -111,5 +121,6 @@ function rebuildIfWidthChanged() {
 if (!matchMedia("(min-width: 64rem)").matches) {
   for (const details of document.querySelectorAll(".choices")) Object.assign(details, { open: false, name: "choices" });
 }
+fillTokens();
 showRefusals(document.getElementById("refused"));
 const ready = rebuild().then(listen);

@@ -72,6 +72,7 @@ SCRIPTS = (  # in order of use
     "position_matrices.js",
     "encoding.js",
     "eigenvalues.js",
+    "tokens.js",
     "query_and_key.js",
     "choices.js",
     "numbers.js",
@@ -84,6 +85,8 @@ SCRIPTS = (  # in order of use
     "pictures/spectrum.js",
     "pictures/delta.js",
     "controls.js",
+    "token_row.js",
+    "pictures/weights.js",
     "charts.js",
     "page.js",
 )
