@@ -46,20 +46,20 @@ class Decay(Precise):
     def rates(self) -> Tensor:
         """Return r per key head, (key heads,): its value, or what it is for an x of zeros."""
         with torch.no_grad():
-            return self(self.no_tokens()).exp()[0, :, 0]
+            return self(self.zero_token()).exp()[0, :, 0]
 
-    def no_tokens(self) -> Tensor:
-        """Return one token of zeros."""
+    def zero_token(self) -> Tensor:
+        """Return one token of zeros, (1, 1, width); the width is 0 if r does not depend on the token."""
         return torch.zeros(1, 1, 0)
 
 
 class FixedDecay(Decay):
     """One constant r per key head."""
 
-    def __init__(self, r: Tensor):
+    def __init__(self, r: Tensor | Sequence[float]):
         super().__init__()
         self.r: Tensor
-        self.register_buffer("r", r.clone().float().to(torch.get_default_device()))
+        self.register_buffer("r", _read_rates(r).clone().float().to(torch.get_default_device()))
 
     def forward(self, x: Tensor) -> Tensor:
         return in_float64(self.r).log().view(1, -1, 1)  # float64: an error would be multiplied by the distance
@@ -68,10 +68,10 @@ class FixedDecay(Decay):
 class LearnedDecay(Decay):
     """One learned r = σ(a) per key head, which never exceeds 1; a starts at the logit of the given r."""
 
-    def __init__(self, r: Tensor):
+    def __init__(self, r: Tensor | Sequence[float]):
         super().__init__()
         self.logit: Tensor
-        keep(self, "logit", _logit(r), learned=True)
+        keep(self, "logit", _logit(_read_rates(r)), learned=True)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.logsigmoid(self.logit).view(1, -1, 1)
@@ -82,8 +82,9 @@ class GatedDecay(Decay):
 
     per_token = True
 
-    def __init__(self, r: Tensor, width: int):
+    def __init__(self, r: Tensor | Sequence[float], width: int):
         super().__init__()
+        r = _read_rates(r)
         check_count("width", width)
         self.weight: Tensor
         self.bias: Tensor
@@ -91,13 +92,17 @@ class GatedDecay(Decay):
         keep(self, "bias", _logit(r), learned=True)
 
     def forward(self, x: Tensor) -> Tensor:
+        width = self.weight.shape[1]
+        require(
+            x.shape[-1] == width, lambda: f"decay must have the layer's width; it is for {width}, x has {x.shape[-1]}."
+        )
         dtype = compute_dtype(x.dtype)
         with without_autocast(x):
             gate = F.linear(x.to(dtype), self.weight.to(dtype), self.bias.to(dtype))
         return F.logsigmoid(gate).clamp(min=FORGET).mT
 
-    def no_tokens(self) -> Tensor:
-        return self.weight.new_zeros(1, 1, self.weight.shape[-1])
+    def zero_token(self) -> Tensor:
+        return self.weight.new_zeros(1, 1, self.weight.shape[1])
 
 
 def _logit(r: Tensor) -> Tensor:
@@ -115,10 +120,11 @@ def choose_decay(choice: DecayChoice, encoding: PositionalEncoding, key_heads: i
     """Return the chosen decay of a layer, or else its encoding's, or None."""
     if isinstance(choice, Decay):
         check_alone(encoding)
+        _check_module(choice, key_heads, width)
         return choice
     if isinstance(choice, str) and choice in ("learned", "gated"):
         check_alone(encoding)
-        start = torch.tensor(spread_decay(key_heads), dtype=torch.float64, device="cpu")
+        start = spread_decay(key_heads)
         return LearnedDecay(start) if choice == "learned" else GatedDecay(start, width)
     r = read_decay(choice, encoding, key_heads)
     return None if r is None else FixedDecay(r)
@@ -130,7 +136,14 @@ def read_decay(r: Any, encoding: PositionalEncoding, key_heads: int) -> Tensor |
         return None
     if r is not None:
         check_alone(encoding)
-    return _check_rates(encoding.decay if r is None else _to_tensor(r, key_heads), key_heads)
+    if isinstance(r, str):
+        r = _named_rates(r, key_heads)
+    r = _read_rates(encoding.decay if r is None else r)
+    require(
+        r.shape[0] == key_heads,
+        lambda: f"decay must have one r per key head, {key_heads} of them; got {r.dtype} of shape {tuple(r.shape)}.",
+    )
+    return r
 
 
 def check_alone(encoding: PositionalEncoding) -> None:
@@ -145,31 +158,31 @@ def check_alone(encoding: PositionalEncoding) -> None:
     )
 
 
-def _to_tensor(r: Any, key_heads: int) -> Tensor:
-    """Return a decay given by name, as a tensor or as numbers as a tensor."""
-    if isinstance(r, str):
-        require(
-            r not in ("learned", "gated"),
-            lambda: f"decay={r!r} has parameters, which a layer owns; pass log_decay= here, or use LinearAttention.",
-        )
-        if r not in _SPREADS:
-            raise unknown_name("decay", r, DECAYS)
-        return torch.tensor(_SPREADS[r](key_heads), dtype=torch.float64)
-    if isinstance(r, Tensor):
-        return r
-    try:
-        return torch.tensor(r, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError, OverflowError):  # torch raises any of these for non-numbers
-        names = ", ".join(map(repr, DECAYS))
-        raise LrpeError(f"decay must be {names}, one number per key head, or None; got {type(r).__name__}.") from None
-
-
-def _check_rates(r: Tensor | None, key_heads: int) -> Tensor:
-    check_tensor("decay", r)
-    assert r is not None
+def _named_rates(name: str, key_heads: int) -> list[float]:
+    """Return the constant r per key head of a named decay."""
     require(
-        r.shape == (key_heads,) and r.is_floating_point(),
-        lambda: f"decay must have one r per key head, {key_heads} of them; got {r.dtype} of shape {tuple(r.shape)}.",
+        name not in ("learned", "gated"),
+        f"decay={name!r} has parameters, which a layer owns; pass log_decay= here, or use LinearAttention.",
+    )
+    if name not in _SPREADS:
+        raise unknown_name("decay", name, DECAYS)
+    return _SPREADS[name](key_heads)
+
+
+def _read_rates(r: Any) -> Tensor:
+    """Return r per key head, given as a tensor or as numbers, after checking that every r is in (0, 1]."""
+    if not isinstance(r, Tensor):
+        try:
+            r = torch.tensor(r, dtype=torch.float64, device="cpu")
+        except (TypeError, ValueError, RuntimeError, OverflowError):  # torch raises any of these for non-numbers
+            names = ", ".join(map(repr, DECAYS))
+            raise LrpeError(
+                f"decay must be {names}, one number per key head, or None; got {type(r).__name__}."
+            ) from None
+    check_tensor("decay", r)
+    require(
+        r.ndim == 1 and r.is_floating_point(),
+        lambda: f"decay must have one real r per key head, (key heads,); got {r.dtype} of shape {tuple(r.shape)}.",
     )
     require(
         not r.requires_grad,
@@ -178,6 +191,19 @@ def _check_rates(r: Tensor | None, key_heads: int) -> Tensor:
     if has_values(r):
         require(bool(((r > 0) & (r <= 1)).all()), lambda: f"decay must have 0 < r ≤ 1; got {r.tolist()}.")
     return r
+
+
+def _check_module(decay: Decay, key_heads: int, width: int) -> None:
+    """Check that a given module has one r per key head for a token of this width."""
+    tensors = (*decay.parameters(), *decay.buffers())
+    like = next((tensor for tensor in tensors if tensor.is_floating_point()), torch.zeros(()))
+    with torch.no_grad():
+        found = tuple(decay(like.new_zeros(1, 1, width)).shape)
+    require(
+        found == (1, key_heads, 1),
+        f"decay must give one log r per key head, (1, {key_heads}, 1) for one token; {type(decay).__name__} gave "
+        f"{found}.",
+    )
 
 
 def read_log_decay(log_decay: Any, k: Tensor) -> Tensor:

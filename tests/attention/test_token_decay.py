@@ -255,6 +255,23 @@ def test_a_layer_takes_an_object_and_tells_its_rates():
     assert_close(LinearAttention(8, 2, "rope").decay.rates().float(), torch.tensor(spread_decay(2)))
 
 
+BAD_OBJECTS = {
+    "above 1": (lambda: FixedDecay(torch.tensor([2.0, 0.5])), "decay must have 0 < r ≤ 1; got"),
+    "NaN": (lambda: LearnedDecay([math.nan, 0.5]), "decay must have 0 < r ≤ 1; got"),
+    "integers": (lambda: FixedDecay(torch.tensor([1, 1])), "decay must have one real r per key head.*int64"),
+    "one number": (lambda: GatedDecay(torch.tensor(0.5), 8), r"decay must have one real r per key head.*shape \(\)"),
+    "words": (lambda: LearnedDecay("ab"), "decay must be .* one number per key head"),
+    "heads": (lambda: LearnedDecay([0.5]), r"decay must give one log r per key head, \(1, 2, 1\).*LearnedDecay gave"),
+    "width": (lambda: GatedDecay([0.5, 0.5], 5), "decay must have the layer's width; it is for 5, x has 8"),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), BAD_OBJECTS.values(), ids=BAD_OBJECTS)
+def test_an_object_that_does_not_fit_is_refused_when_the_layer_is_built(make, words):
+    with pytest.raises(LrpeError, match=words):
+        LinearAttention(8, 2, "rope", decay=make())
+
+
 def test_a_gate_stays_in_float32_in_a_bfloat16_layer():
     layer = LinearAttention(8, 2, "rope", decay="gated").bfloat16()
     assert layer.decay.weight.dtype == layer.decay.bias.dtype == torch.float32
