@@ -60,6 +60,14 @@ def test_a_patched_transformers_model_starts_where_it_was_and_learns_with_linear
     assert "It generated 20 tokens from a state of 1,088 numbers" in printed
 
 
+def test_the_picture_of_token_steps_starts_from_equal_steps_and_is_written(run, tmp_path):
+    printed = run("picture_token_steps.py", "--steps", "3", "--output", str(tmp_path / "steps.png"))
+    assert "every word turns by 0.464 and decays by 0.969" in printed  # α = 10000^(-1/12) and r = 1 - 2^-5
+    rows = dict(line.strip().split(": turns by ") for line in printed.splitlines() if ": turns by " in line)
+    assert rows["the"] != rows["loop"]
+    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_trainer_trains_a_model_that_loads_and_goes_on_from_its_checkpoint(run, tmp_path):
     options = ("--width", "32", "--output", str(tmp_path))
     printed = run("train_with_trainer.py", "--steps", "6", *options)
