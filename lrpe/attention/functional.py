@@ -17,7 +17,7 @@ from lrpe.attention.order import Order
 from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.steps import read_steps
 from lrpe.attention.summation import Summation, choose_summation
-from lrpe.attention.tokens import read_sides
+from lrpe.attention.tokens import Given, read_sides
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, require, unknown_name
@@ -95,9 +95,9 @@ def linear_attention(
     wanted = isinstance(output_final_state, bool)
     require(wanted, lambda: f"output_final_state must be True or False; got {type(output_final_state).__name__}.")
     context = _context_of(q, k, attention)
-    sides = (encode.axes, positions, mask, sequences, cu_seqlens, context_positions, context_mask, state)
-    counts = log_r is not None or u is not None
-    tokens, key_tokens = read_sides(q, context, *sides, counts=counts, causal=chosen.causal)
+    given, of_context = Given(positions, mask, sequences, cu_seqlens), Given(context_positions, context_mask)
+    counted = {"state": state, "counts": log_r is not None or u is not None, "causal": chosen.causal}
+    tokens, key_tokens = read_sides(q, context, given, of_context, encode.axes, **counted)
     q, k, v = zero_padding(q, tokens.mask), zero_padding(k, key_tokens.mask), zero_padding(v, key_tokens.mask)
     if log_decay is not None:
         log_r = bound_log_decay(_hide_padding(log_decay, key_tokens.mask))

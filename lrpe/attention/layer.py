@@ -13,7 +13,7 @@ from lrpe.attention.inputs import read_step_mask
 from lrpe.attention.order import Order, State
 from lrpe.attention.steps import Steps, choose_steps
 from lrpe.attention.summation import Summation
-from lrpe.attention.tokens import Tokens, read_sides, read_tokens
+from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import configure_for_heads
@@ -142,9 +142,10 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         """
         seen = x if context is None else context
         self.check_inputs(x, seen)
-        given = (positions, mask, sequences, cu_seqlens, context_positions, context_mask)
-        axes = self.encoding.axes
-        tokens, key_tokens = read_sides(x, context, axes, *given, counts=self.counts, causal=self.causal)
+        given, of_context = Given(positions, mask, sequences, cu_seqlens), Given(context_positions, context_mask)
+        tokens, key_tokens = read_sides(
+            x, context, given, of_context, self.encoding.axes, counts=self.counts, causal=self.causal
+        )
         return self.attend(x, seen, tokens, key_tokens, wants_state=False)[0]
 
     def prefill(
@@ -170,8 +171,8 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         self.check_inputs(x, x)
         if state is not None:
             self.check_state(state, x)
-        given = (positions, mask, None, cu_seqlens)
-        tokens = read_tokens(x, axes, *given, state=cast(Any, state), counts=self.counts, causal=True)
+        given = Given(positions, mask, None, cu_seqlens)
+        tokens = read_tokens(x, given, state=cast(Any, state), counts=self.counts, causal=True)
         out, after = self.attend(x, x, tokens, tokens, state)
         assert after is not None
         return out, after

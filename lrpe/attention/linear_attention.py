@@ -67,6 +67,7 @@ class LinearAttention(AttentionLayer[DecodingState]):
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,
+        *,
         feature_map: str | FeatureMap = RECOMMENDED.feature_map,
         normalizer: str | Normalizer = RECOMMENDED.normalizer,
         summation: str | Summation = "causal",

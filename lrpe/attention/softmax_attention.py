@@ -62,6 +62,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,
+        *,
         summation: str | Summation = "causal",
         decay: DecayChoice = None,
         bias: bool = True,
@@ -180,6 +181,6 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         elif order.log_decay is not None:
             fade = head_bias(order.log_decay, positions_of(order.tokens, q), positions_of(keys, k), q)
         if self.form is None:
-            return product_sum(q, k, v, self.scale, visibility, fade, dropout)
+            return product_sum(q, k, v, self.scale, visibility, bias=fade, dropout=dropout)
         scores = self.form.scores(q, repeat_for_queries(k, q), order.tokens.positions, keys.positions) * self.scale
         return score_sum(scores if fade is None else scores + fade, v, visibility, dropout)

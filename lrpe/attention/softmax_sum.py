@@ -52,6 +52,7 @@ def product_sum(
     v: Tensor,
     scale: float,
     visibility: Visibility,
+    *,
     bias: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:

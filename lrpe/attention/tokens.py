@@ -76,18 +76,29 @@ class _HasPosition(Protocol):
     def position(self) -> Tensor: ...
 
 
+class Given(NamedTuple):
+    """What a caller says of the tokens: the arguments of an attention layer."""
+
+    positions: Tensor | None = None
+    mask: Tensor | None = None
+    sequences: Tensor | None = None
+    cu_seqlens: Tensor | None = None
+
+    @property
+    def packed(self) -> bool:
+        return self.sequences is not None or self.cu_seqlens is not None
+
+
 def read_tokens(
     x: Tensor,
+    given: Given = Given(),  # noqa: B008  # immutable
     axes: int = 1,
-    positions: Tensor | None = None,
-    mask: Tensor | None = None,
-    sequences: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
+    *,
     state: _HasPosition | None = None,
     counts: bool = False,
     causal: bool = False,
 ) -> Tokens:
-    """Check the arguments that describe the n tokens of x (batch, ..., n, d), and fill in default positions.
+    """Check what is said of the n tokens of x (batch, ..., n, d), and fill in default positions.
 
     ``counts`` says whether a decay or token-dependent steps count the steps between these positions, ``causal`` whether
     tokens see no later ones.
@@ -97,49 +108,56 @@ def read_tokens(
         f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None and "
         "state=None.",
     )
-    mask = None if mask is None else read_mask(mask, x)
-    bounds = None
-    if cu_seqlens is not None:
-        require(sequences is None, "cu_seqlens and sequences both separate packed sequences; pass one of the two.")
-        sequences, bounds = number_sequences(cu_seqlens, x), cu_seqlens.long()
-    if sequences is not None:
-        sequences = read_sequences(sequences, x)
-        require(state is None, "Packed sequences start anew and cannot continue a state. Pass one of the two.")
     if state is not None:
+        require(not given.packed, "Packed sequences start anew and cannot continue a state. Pass one of the two.")
         _check_state_position(state, x)
-    given = Tokens(None if positions is None else read_positions(positions, x, axes), mask, sequences, bounds)
+    tokens = _check(given, x, axes)
     if x.shape[-2] == 0:
-        return _no_tokens(given, state, x)
-    _check_order(given, axes, state, counts, causal)
-    untold = given.positions is None and mask is None and sequences is None
-    return _consecutive(state, x) if untold else _fill_in(given, state, x, counts)
+        return _no_tokens(tokens, state, x)
+    _check_order(tokens, axes, state, counts, causal)
+    if tokens.positions is None and tokens.mask is None and tokens.sequences is None:
+        return _consecutive(state, x)
+    return _fill_in(tokens, state, x, counts)
+
+
+def _check(given: Given, x: Tensor, axes: int) -> Tokens:
+    """Return what is said of the tokens, checked, each part in its one shape."""
+    sequences, bounds = given.sequences, None
+    if given.cu_seqlens is not None:
+        require(sequences is None, "cu_seqlens and sequences both separate packed sequences; pass one of the two.")
+        sequences, bounds = number_sequences(given.cu_seqlens, x), given.cu_seqlens.long()
+    return Tokens(
+        None if given.positions is None else read_positions(given.positions, x, axes),
+        None if given.mask is None else read_mask(given.mask, x),
+        None if sequences is None else read_sequences(sequences, x),
+        bounds,
+    )
 
 
 def read_sides(
     x: Tensor,
     context: Tensor | None,
+    given: Given,
+    of_context: Given,
     axes: int,
-    positions: Tensor | None,
-    mask: Tensor | None,
-    sequences: Tensor | None,
-    cu_seqlens: Tensor | None,
-    context_positions: Tensor | None,
-    context_mask: Tensor | None,
+    *,
     state: _HasPosition | None = None,
     counts: bool = False,
     causal: bool = False,
 ) -> tuple[Tokens, Tokens]:
     """Return the tokens of the queries and of the keys, which are the same object unless there is a context."""
     if context is None:
-        told = context_positions is not None or context_mask is not None
-        require(not told, "context_positions and context_mask describe a context; none was given. Leave them out.")
-        tokens = read_tokens(x, axes, positions, mask, sequences, cu_seqlens, state, counts, causal)
+        require(
+            of_context.positions is None and of_context.mask is None,
+            "context_positions and context_mask describe a context; none was given. Leave them out.",
+        )
+        tokens = read_tokens(x, given, axes, state=state, counts=counts, causal=causal)
         return tokens, tokens
-    packed = sequences is not None or cu_seqlens is not None
     require(
-        not packed and state is None, "Packed sequences and states attend to themselves; pass them without a context."
+        not given.packed and state is None,
+        "Packed sequences and states attend to themselves; pass them without a context.",
     )
-    return read_tokens(x, axes, positions, mask), read_tokens(context, axes, context_positions, context_mask)
+    return read_tokens(x, given, axes), read_tokens(context, of_context, axes)
 
 
 def _no_tokens(given: Tokens, state: _HasPosition | None, x: Tensor) -> Tokens:

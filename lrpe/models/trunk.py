@@ -11,7 +11,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.utils.generic import can_return_tuple
 
 from lrpe.attention.softmax_attention import SoftmaxAttention
-from lrpe.attention.tokens import Tokens, positions_of, read_tokens
+from lrpe.attention.tokens import Given, Tokens, positions_of, read_tokens
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache
@@ -154,7 +154,8 @@ class LrpeModel(LrpePreTrainedModel):
         counts = any(block.attention.counts for block in self.layers)
         axes = self.config.position_axes
         causal = bool(self.config.causal) and pixel_values is None  # patches have no order
-        tokens = read_tokens(x, axes, places, mask, seq_idx, cu_seq_lens_q, states[0], counts, causal)
+        given = Given(places, mask, seq_idx, cu_seq_lens_q)
+        tokens = read_tokens(x, given, axes, state=states[0], counts=counts, causal=causal)
         x = x if self.absolute is None else self.absolute(x, positions_of(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
         x, seen = self.run(self.dropout(x), tokens, states, cache)

@@ -142,17 +142,18 @@ class EncodedSum(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Tensor | None):
-        q, k, v, Q, K, S, z = ctx.saved_tensors
+        saved = q, k, v, *_ = ctx.saved_tensors
         g = q.new_zeros(*q.shape[:3], v.shape[-1]) if grads[0] is None else grads[0]
         g_total = q.new_zeros(*q.shape[:3], 1) if grads[1] is None else grads[1]
         # A second derivative or a batched gradient rules out the in-place operations of `gradients`.
         if torch.is_grad_enabled() or not one_at_a_time(g, g_total):
-            return *_gradients_in_parts(q, k, v, g, g_total, ctx.encoding, ctx.tables), None, None
-        return *EncodedSum.gradients(q, k, v, Q, K, S, z, g, g_total, ctx.encoding, ctx.tables), None, None
+            return *_gradients_in_parts((q, k, v), g, g_total, ctx.encoding, ctx.tables), None, None
+        return *EncodedSum.gradients(saved, g, g_total, ctx.encoding, ctx.tables), None, None
 
     @staticmethod
     @in_full_precision
-    def gradients(q, k, v, Q, K, S, z, g, g_total, encoding, tables):
+    def gradients(saved, g, g_total, encoding, tables):
+        q, k, v, Q, K, S, z = saved
         groups = k.shape[1]
         g, g_total = by_group(g, groups), by_group(g_total, groups)
         dS = by_group(Q, groups).mT @ g
@@ -162,12 +163,12 @@ class EncodedSum(Differentiable):
         return dq, dk, K @ dS
 
 
-def _gradients_in_parts(q, k, v, g, g_total, encoding, tables):
+def _gradients_in_parts(qkv, g, g_total, encoding, tables):
     """Return the gradients by autograd from separate sums, which overwrite nothing and are differentiable."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         # view_as: if k was computed from q, the gradient of q must not include the path through k.
-        q, k, v = inputs = tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in (q, k, v))
+        q, k, v = inputs = tuple(x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in qkv)
         problem = Problem(encoding.query(q, tables[0]), encoding.key(k, tables[1]), v, q, k)
         sums = bidirectional_sums(problem)
     assert sums.delta is not None
