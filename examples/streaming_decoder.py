@@ -94,7 +94,7 @@ def stream(model: ByteModel, prompt: str, count: int, seed: int = 0):
     logits, state = model(as_bytes(prompt)[None])
     for _ in range(count):
         byte = torch.multinomial((logits[:, -1] / 0.5).softmax(-1), 1, generator=generator)
-        yield chr(int(byte)), sum(tensor.numel() for layer in state for tensor in layer)
+        yield chr(int(byte)), sum(layer.S.numel() + layer.z.numel() for layer in state)
         logits, state = model(byte, state)
 
 
