@@ -20,6 +20,8 @@ class Steps(Precise):
         super().__init__()
         check_count("width", width)
         check_count("key_heads", key_heads)
+        if angles is not None:
+            check_count("angles", angles)
         self.key_heads, self.angles = key_heads, angles
         self.weight: Tensor
         keep(self, "weight", torch.zeros(key_heads * (angles or 1), width), learned=True)

@@ -23,7 +23,7 @@ from lrpe import (
     positions,
     spread_decay,
 )
-from lrpe.attention import ClampedDelta, KeyValueState
+from lrpe.attention import ClampedDelta, FixedDecay, GatedDecay, KeyValueState, LearnedDecay, Steps, tnl_decay
 from tests.encodings.compositions import features
 
 X, Q, LONG = features(2, 5, 8), features(2, 4, 5, 6), torch.arange(5)
@@ -45,6 +45,11 @@ OBJECTS = [
     DecodingState(None, None, None),  # pyright: ignore[reportArgumentType]
     DecodingState(features(2, 4, 6, 6), features(2, 4, 6), torch.zeros(2)),
     DecodingState(features(2, 4, 6, 6), features(2, 4, 6), torch.zeros(2, dtype=torch.long)),
+    DecodingState(features(2, 4, 6, 6), features(2, 4, 6), torch.zeros(2, dtype=torch.long), torch.zeros(2, 4, 3)),
+    FixedDecay([0.9] * 4),
+    LearnedDecay([0.9] * 2),
+    GatedDecay([0.9] * 4, 8),
+    GatedDecay([0.9] * 4, 5),
     KeyValueState(None, 1, "a", {}),  # pyright: ignore[reportArgumentType]
     KeyValueState(features(2, 4, 3, 2), features(2, 4, 3, 2), torch.zeros(2, 3, dtype=torch.long), None),
     KeyValueState(features(2, 4, 3, 2), features(2, 4, 3, 2), torch.zeros(2, 3), torch.ones(2, 3)),
@@ -52,6 +57,9 @@ OBJECTS = [
     KeyValueState(features(2, 4, 3, 2), features(2, 4, 3, 2), torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 4)),
 ]
 TENSORS = [
+    torch.full((2, 4, 5), -math.inf),
+    torch.full((1, 1, 5, 3), math.nan),
+    -features(2, 4, 5).abs().half(),
     torch.tensor(1.0),
     torch.tensor([]),
     torch.zeros(3),
@@ -85,11 +93,13 @@ TENSORS = [
 ]
 ANYTHING = st.sampled_from([*NUMBERS, *THINGS, *OBJECTS, *TENSORS])
 CHOICES = {
-    "encoding": st.sampled_from(["type1", "type2", "type3", "rope", "none", "per", "spe"]),
+    "encoding": st.sampled_from(
+        ["type1", "type2", "type3", "rope", "none", "per", "spe", "selective", "selective-free"]
+    ),
     "feature_map": st.sampled_from(["elu+1", "relu", "exp", "favor+"]),
     "normalizer": st.sampled_from(["plain", "encoded", "clamped", "output", "output-rms-head"]),
     "summation": st.sampled_from(["causal", "bidirectional", Quadratic()]),
-    "decay": st.sampled_from([None, "spread", [0.9] * 4]),
+    "decay": st.sampled_from([None, "spread", [0.9] * 4, "tnl", "learned", "gated"]),
 }
 TOLD = {
     "positions": st.just(LONG),
@@ -113,6 +123,8 @@ def some(arguments, *needed):
 
 VECTORS = {"q": st.just(Q), "k": st.just(Q), "v": st.just(Q)}
 MORE = {
+    "log_decay": st.sampled_from([-features(2, 4, 5).abs(), torch.zeros(1, 1, 5)]),
+    "steps": st.sampled_from([features(2, 4, 5), features(1, 1, 5, 3)]),
     "cu_seqlens": st.just(torch.tensor([0, 2, 5])),
     "state": st.just(DecodingState(features(2, 4, 6, 6), features(2, 4, 6), torch.zeros(2, dtype=torch.long))),
     "attention": st.just("cross"),
@@ -160,8 +172,26 @@ def test_the_softmax_layer_takes_or_refuses_anything(choices, told, state, mask)
         layer.reserve(2, state)
 
 
-MAKERS = [spread_decay, Causal, Bidirectional, ClampedDelta, positions.sequence, positions.grid, positions.padded]
+MAKERS = [
+    spread_decay,
+    tnl_decay,
+    FixedDecay,
+    LearnedDecay,
+    lambda value: GatedDecay(value, 8),
+    Causal,
+    Bidirectional,
+    ClampedDelta,
+    positions.sequence,
+    positions.grid,
+    positions.padded,
+]
 MAKERS += [positions.packed, lambda value: OutputNorm(2, value), lambda value: OutputNorm(2, 2, value)]
+MAKERS += [
+    lambda value: GatedDecay([0.5], value),
+    lambda value: tnl_decay(2, value),
+    lambda value: tnl_decay(2, 1, value),
+]
+MAKERS += [lambda value: Steps(8, value), lambda value: Steps(value, 2, 3), lambda value: Steps(8, 2, value)]
 MAKERS += [lambda value: OutputNorm(2, 2, over=value), lambda value: positions.sequence(2, value)]
 
 
