@@ -37,6 +37,7 @@ ENCODINGS: dict[str, Callable[[], PositionalEncoding]] = {
 }
 NORMALIZERS = ("plain", "encoded", "output", "output-rms", "output-head")
 DECAYS: dict[str, list[float] | None] = {"none": None, "spread": spread_decay(KEY_HEADS), "explicit": [0.5, 0.9]}
+LEARNED_DECAYS = ("learned", "gated")
 
 
 class Choice(NamedTuple):
@@ -53,9 +54,11 @@ class Choice(NamedTuple):
             ENCODINGS[self.encoding](),
             normalizer=self.normalizer,
             summation=summation,
-            decay=DECAYS[self.decay],
+            decay=self.decay if self.decay in LEARNED_DECAYS else DECAYS[self.decay],
             **sizes,
         )
+        if self.decay == "gated":
+            torch.nn.init.normal_(layer.decay.weight)  # it starts at 0: every token would have the same decay
         return layer.to(dtype).eval()
 
     def __str__(self) -> str:
@@ -66,10 +69,14 @@ def allowed(choice: Choice) -> bool:
     return choice.encoding != "per" or choice.decay == "none"  # PER brings its own decay
 
 
-CHOICES = tuple(filter(allowed, itertools.starmap(Choice, itertools.product(ENCODINGS, NORMALIZERS, DECAYS))))
+GATED = tuple(itertools.starmap(Choice, itertools.product(("type2",), ("plain", "output"), LEARNED_DECAYS)))
+CHOICES = (*filter(allowed, itertools.starmap(Choice, itertools.product(ENCODINGS, NORMALIZERS, DECAYS))), *GATED)
 # Every encoding once, and every normaliser and decay with some of them: for what costs too much to ask of all
-SOME = tuple(
-    choice
-    for i, name in enumerate(ENCODINGS)
-    if allowed(choice := Choice(name, NORMALIZERS[i % 5], "none" if name == "per" else list(DECAYS)[i % 3]))
+SOME = (
+    *(
+        choice
+        for i, name in enumerate(ENCODINGS)
+        if allowed(choice := Choice(name, NORMALIZERS[i % 5], "none" if name == "per" else list(DECAYS)[i % 3]))
+    ),
+    *GATED[:2],
 )
