@@ -144,8 +144,11 @@ def _scores(U: Tensor, features: Tensor, columns: Tensor, rules: TokenRules, mea
     c = log_r.cumsum(0)
     W = _products(U * log_r.exp()[:, None, None], columns)[:, t, s]
     expected = W.mH @ columns
-    scores = features[:, t].mH @ features[:, s] * (c[t] - c[s]).exp()[:, None, None]
-    return measure.law("Split", equation, scores - (expected if scores.is_complex() else expected.real))
+    weight = (c[t] - c[s]).exp()[:, None, None]
+    scores = features[:, t].mH @ features[:, s] * weight
+    residual = scores - (expected if scores.is_complex() else expected.real)
+    # Relative to the weight where it exceeds 1, or a decay above 1 would break this law too, by rounding.
+    return measure.law("Split", equation, residual / weight.clamp(min=1))
 
 
 def _products(U: Tensor, columns: Tensor) -> Tensor:

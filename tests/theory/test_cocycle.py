@@ -79,6 +79,7 @@ def test_a_decay_above_1_is_rejected_even_if_only_a_large_token_has_it():
     assert failed(lrpe.verify(encoding, log_decay=lambda x: 0.01 * (x[:, 0] - 5), dim=2)) == {"Decay"}
     late = torch.zeros(100).index_fill(0, torch.tensor([99]), 0.1)
     assert failed(lrpe.verify(encoding, log_decay=late)) == {"Decay"}
+    assert failed(lrpe.verify(encoding, log_decay=lambda x: 3 + 0 * x[:, 0], dim=2)) == {"Decay"}  # far above
 
 
 def test_a_product_of_reflections_is_unitary_and_does_not_commute():
