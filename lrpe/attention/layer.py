@@ -13,7 +13,7 @@ from lrpe.attention.inputs import read_step_mask
 from lrpe.attention.order import Order, State
 from lrpe.attention.steps import Steps, choose_steps
 from lrpe.attention.summation import Summation
-from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens
+from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens, zero_both_paddings
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import configure_for_heads
@@ -250,24 +250,6 @@ def _split_heads(x: Tensor, heads: int) -> Tensor:
     """(batch, n, heads · d) -> (batch, heads, n, d)."""
     batch, n, width = x.shape
     return x.view(batch, n, heads, width // heads).transpose(1, 2)
-
-
-def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Return x (batch, ..., n, d) with zeros at padding, where the mask (batch, n) is False.
-
-    Multiplying by the mask would not do: 0 · NaN would spread through the sums and the gradients.
-    """
-    if mask is None:
-        return x
-    return torch.where(mask.view(mask.shape[0], *(1,) * (x.ndim - 3), mask.shape[1], 1), x, 0)
-
-
-def zero_both_paddings(
-    x: Tensor, context: Tensor, mask: Tensor | None, context_mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Zero the padding of x and of its context; if they are one tensor, return one tensor twice."""
-    shown = zero_padding(x, mask)
-    return shown, shown if context is x else zero_padding(context, context_mask)
 
 
 EncodingChoice = str | EncodingConfig | PositionalEncoding

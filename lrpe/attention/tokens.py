@@ -69,6 +69,24 @@ def positions_of(tokens: Tokens, x: Tensor) -> Tensor:
     return torch.arange(x.shape[-2], device=x.device)[None] if tokens.positions is None else tokens.positions
 
 
+def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return x (batch, ..., n, d) with zeros at padding, where the mask (batch, n) is False.
+
+    Multiplying by the mask would not do: 0 · NaN would spread through the sums and the gradients.
+    """
+    if mask is None:
+        return x
+    return torch.where(mask.view(mask.shape[0], *(1,) * (x.ndim - 3), mask.shape[1], 1), x, 0)
+
+
+def zero_both_paddings(
+    x: Tensor, context: Tensor, mask: Tensor | None, context_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Zero the padding of x and of its context; if they are one tensor, return one tensor twice."""
+    shown = zero_padding(x, mask)
+    return shown, shown if context is x else zero_padding(context, context_mask)
+
+
 class _HasPosition(Protocol):
     """A state with the next position of each row, (batch,)."""
 

@@ -38,7 +38,8 @@ class LrpeConfig(PreTrainedConfig):
             the fields of an EncodingConfig; or a list with one of these per layer. Layers draw different Householder
             vectors and permutations from one seed; a seed inside a list entry is used unchanged.
         feature_map, normalizer: names of the parts of linear attention; see docs/choosing.md.
-        decay: "spread" (one r per key head, with ranges from a few tokens to thousands), a list of r, or None.
+        decay: "spread" (one r per key head, with ranges from a few tokens to thousands), "tnl" (TransNormerLLM's, by
+            layer and head), "learned" (one r per head), "gated" (one r per head and token), a list of r, or None.
         causal: whether a token sees only itself and earlier tokens; None uses the default of the model class.
         absolute_positions: None, "sinusoidal" or "learned" (``max_position_embeddings`` of them), added to embeddings.
         position_layout: positions of image patches: "sequence" (row by row), "grid" (row and column) or "diagonal"

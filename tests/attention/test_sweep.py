@@ -10,7 +10,7 @@ from torch.func import grad, vmap
 from torch.testing import assert_close
 
 from lrpe import Causal, LinearAttention, Quadratic
-from lrpe.attention.sums.loop import loops_over_chunks
+from lrpe.attention.sums.causal import loops_over_chunks
 from lrpe.attention.sums.problem import Problem
 from tests.attention.frames import Frame, Start, solve
 from tests.encodings.compositions import features, seeds

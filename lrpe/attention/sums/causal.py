@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.sums.chunked import sum_backward, sum_forward, sum_out_of_place
-from lrpe.attention.sums.loop import loop_backward, loop_forward, loops_over_chunks
+from lrpe.attention.sums.loop import loop_backward, loop_forward
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import Differentiable, eager
 from lrpe.errors import LrpeError
@@ -69,6 +69,7 @@ def _grouped(x: Tensor, k: Tensor) -> Tensor:
     return x.unflatten(1, (k.shape[1], -1))
 
 
+_LOOP_HEADS = 8  # the smallest batch · heads of the loop; below it, calls cost more than the work of a chunk
 _TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z")  # the tensors of a Problem
 
 
@@ -98,6 +99,13 @@ class _Form(NamedTuple):
     def outputs(self) -> int:
         """Return the number of tensors in the solution: o and S, and Δ and z if there is a Δ."""
         return 4 if self.of_scores or "delta_q" in self.names else 2
+
+
+def loops_over_chunks(problem: Problem) -> bool:
+    """Return whether the loop applies and is faster than all chunks at once."""
+    q, k = problem.q, problem.k
+    equal = problem.log_decay is None and problem.delta_q is None and q.shape[1] == k.shape[1]
+    return equal and q.device.type == "cpu" and k.shape[0] * k.shape[1] >= _LOOP_HEADS
 
 
 def _solve(form: _Form, tensors: Sequence[Tensor], how: Callable[[Problem], Sums] | None = None) -> tuple[Tensor, ...]:

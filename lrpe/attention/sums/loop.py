@@ -10,14 +10,6 @@ from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.precision import compute_dtype, in_full_precision
 
 _CHUNK = 32  # the largest chunk, so that its tensors stay in the cache
-_HEADS = 8  # the smallest batch · heads; below it, calls cost more than the work of a chunk
-
-
-def loops_over_chunks(problem: Problem) -> bool:
-    """Return whether the loop applies and is faster than all chunks at once."""
-    q, k = problem.q, problem.k
-    equal = problem.log_decay is None and problem.delta_q is None and q.shape[1] == k.shape[1]
-    return equal and q.device.type == "cpu" and k.shape[0] * k.shape[1] >= _HEADS
 
 
 @in_full_precision
