@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from lrpe.models import (
     LrpeForImageClassification,
+    LrpeForMaskedLM,
     LrpeForPairClassification,
     LrpeForSequenceClassification,
 )
@@ -52,8 +53,16 @@ def text(batch: int, n: int) -> dict[str, torch.Tensor]:
 LENGTHS = [(3, 40), (1, 1), (5, 64), (2, 65), (1, 300)]  # within the chunk of the example, at its border, beyond
 
 
-def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length():
-    model = tiny(LrpeForSequenceClassification, num_hidden_layers=1, causal=True, pooling="last").float()
+@pytest.mark.parametrize(
+    ("cls", "choice"),
+    [
+        (LrpeForSequenceClassification, {"causal": True, "pooling": "last"}),
+        (LrpeForMaskedLM, {"absolute_positions": "sinusoidal", "decay": None}),
+    ],
+    ids=["causal classifier", "masked language model"],
+)
+def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length(cls, choice):
+    model = tiny(cls, num_hidden_layers=1, **choice).float()
     session = to_onnx(model, text(3, 40), {"input_ids": OPEN, "attention_mask": OPEN})
     for shape in LENGTHS:
         assert_agrees(session, model, text(*shape))
