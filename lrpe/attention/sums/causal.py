@@ -24,8 +24,8 @@ def causal_sums(problem: Problem) -> Sums:
         delta, z = _running_total(problem.delta_q, problem.delta_k, problem.z)
         return numerator._replace(delta=delta, z=z)
     form, tensors = _Form.of(problem)
-    found = _causal_sum_op(tensors, *form) if torch.compiler.is_compiling() else _CausalSum.of(form, *tensors)
-    out, S, *of_delta = found
+    compiling = torch.compiler.is_compiling()
+    out, S, *of_delta = _causal_sum_op(tensors, *form) if compiling else _CausalSum.of(form, *tensors)
     return Sums(out, of_delta[0], S, of_delta[1]) if of_delta else Sums(out, None, S, None)
 
 
@@ -86,10 +86,10 @@ class _Form(NamedTuple):
         of_scores = problem.delta_q is not None and problem.sums_scores
         if of_scores:
             problem = problem._replace(delta_q=None, delta_k=None)
-        given = {name: tensor for name in _TENSORS if (tensor := getattr(problem, name)) is not None}
+        named = {name: tensor for name in _TENSORS if (tensor := getattr(problem, name)) is not None}
         # Under a transform of torch.func a tensor does not tell whether it has a gradient.
         wants = problem.log_decay is not None and (problem.log_decay.requires_grad or not eager())
-        return cls(" ".join(given), problem.chunk, of_scores, wants), list(given.values())
+        return cls(" ".join(named), problem.chunk, of_scores, wants), list(named.values())
 
     def problem(self, tensors: Sequence[Tensor]) -> Problem:
         named: dict[str, Any] = dict(zip(self.names.split(), tensors, strict=True))
@@ -131,11 +131,12 @@ def _differentiate(form: _Form, grads: Sequence[Tensor], tensors: Sequence[Tenso
     else:
         g = Sums(out, of_delta[0], S, of_delta[1]) if of_delta else Sums(out, None, S, None)
     loops = loops_over_chunks(problem)
-    found = loop_backward(problem, g) if loops else sum_backward(problem, g, form.wants_decay)
+    gradients = loop_backward(problem, g) if loops else sum_backward(problem, g, form.wants_decay)
     if form.of_scores:
-        found |= {"v": found["v"][..., :-1], "S": found["S"][..., :-1], "z": found["S"][..., -1]}
-    given = zip(form.names.split(), tensors, strict=True)
-    return [found[name].to(x.dtype) if name in found else torch.zeros_like(x) for name, x in given]
+        v, S = gradients["v"], gradients["S"]
+        gradients |= {"v": v[..., :-1], "S": S[..., :-1], "z": S[..., -1]}
+    named = zip(form.names.split(), tensors, strict=True)
+    return [gradients[name].to(x.dtype) if name in gradients else torch.zeros_like(x) for name, x in named]
 
 
 def _with_ones(problem: Problem) -> Problem:
@@ -194,13 +195,13 @@ class _CausalSumCurvature(Differentiable):
     @staticmethod
     def forward(form: _Form, *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(form.names.split())
-        given, directions = tensors[:-count], tensors[-count:]
+        inputs, directions = tensors[:-count], tensors[-count:]
 
         def gradients(*values: Tensor):
-            grads, inputs = values[: form.outputs], values[form.outputs :]
-            return torch.func.vjp(lambda *x: _solve(form, x, sum_out_of_place), *inputs)[1](grads)
+            grads, point = values[: form.outputs], values[form.outputs :]
+            return torch.func.vjp(lambda *x: _solve(form, x, sum_out_of_place), *point)[1](grads)
 
-        return torch.func.vjp(gradients, *given)[1](directions)
+        return torch.func.vjp(gradients, *inputs)[1](directions)
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
@@ -265,8 +266,7 @@ def _keep(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, grads):
-    found = _causal_sum_gradient_op(grads, list(ctx.saved_tensors), *ctx.form)
-    return found, None, None, None, None
+    return _causal_sum_gradient_op(grads, list(ctx.saved_tensors), *ctx.form), None, None, None, None
 
 
 _causal_sum_op.register_autograd(_backward, setup_context=_keep)

@@ -50,16 +50,16 @@ def sum_backward(problem: Problem, g: Sums, wants_decay: bool) -> Gradients:
     dK = layout.scale(torch.bmm(chunks.V, after.mT), weights and weights.after).baddbmm_(dA.mT, chunks.Q)
     A = layout.mask_(torch.bmm(chunks.Q, chunks.K.mT, out=dA), weights)  # computed again, in the memory of dA
     dV = torch.bmm(A.mT, G).baddbmm_(chunks.K_after, after)
-    found = {"q": layout.from_queries(dQ), "k": layout.from_keys(dK), "v": layout.from_keys(dV), "S": dS}
+    gradients = {"q": layout.from_queries(dQ), "k": layout.from_keys(dK), "v": layout.from_keys(dV), "S": dS}
     of_last = (g.S * S_last).sum((-1, -2))
     if problem.delta_q is not None:
         of_delta, z_last = _delta_backward(problem, chunks, g)
-        found |= of_delta
+        gradients |= of_delta
         assert g.z is not None
         of_last = of_last + (g.z * z_last).sum(-1)
     if wants_decay:
-        found["log_decay"] = _decay_gradient(problem, found, of_last)
-    return found
+        gradients["log_decay"] = _decay_gradient(problem, gradients, of_last)
+    return gradients
 
 
 def _delta_features(problem: Problem, chunks: Chunks) -> tuple[Tensor, Tensor]:
@@ -93,11 +93,11 @@ def _delta_backward(problem: Problem, chunks: Chunks, g: Sums) -> tuple[Gradient
     dz = _accumulate_(after, g.z.unsqueeze(-2), layout, weights, backward=True)
     dK = layout.mix(weights.inside.mT, dz_t, weights.after, after)
     dQ = layout.times_keys(G, z_t)
-    found = {"delta_q": layout.from_queries(dQ), "delta_k": layout.from_keys(dK), "z": dz.squeeze(-2)}
-    return found, z_last
+    gradients = {"delta_q": layout.from_queries(dQ), "delta_k": layout.from_keys(dK), "z": dz.squeeze(-2)}
+    return gradients, z_last
 
 
-def _decay_gradient(problem: Problem, found: Gradients, of_last: Tensor) -> Tensor:
+def _decay_gradient(problem: Problem, gradients: Gradients, of_last: Tensor) -> Tensor:
     """Return the gradient of the log-decay, in its shape.
 
     A term of query t is proportional to exp(c_t) and one of key s to exp(-c_s), so the gradient of the summed
@@ -107,8 +107,8 @@ def _decay_gradient(problem: Problem, found: Gradients, of_last: Tensor) -> Tens
     heads = problem.k.shape[1]
     of_c = 0
     for name, sign in (("q", 1), ("delta_q", 1), ("k", -1), ("delta_k", -1)):
-        if name in found:
-            products = (found[name] * getattr(problem, name)).sum(-1)  # (batch, heads or key heads, n)
+        if name in gradients:
+            products = (gradients[name] * getattr(problem, name)).sum(-1)  # (batch, heads or key heads, n)
             of_c = of_c + sign * in_float64(products.unflatten(1, (heads, -1)).sum(2))
     assert isinstance(of_c, Tensor)
     of_steps = of_c.flip(-1).cumsum(-1).flip(-1) + in_float64(of_last)[..., None]

@@ -70,7 +70,7 @@ class ChunkLayout(NamedTuple):
         n = k.shape[-2]
         if torch.compiler.is_exporting():
             # An exporter treats a size of 1 in its example as a constant. Three chunks or more avoid that, also for the
-            # N - 1 of chunk_weights. It also turns -(-n // chunk) into a division that rounds towards 0.
+            # N - 1 of chunk_links. It also turns -(-n // chunk) into a division that rounds towards 0.
             chunks = (n + 3 * chunk - 1) // chunk
         else:
             chunk = min(chunk, max(n, 1))
