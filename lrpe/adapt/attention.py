@@ -12,6 +12,7 @@ from transformers.masking_utils import find_packed_sequence_indices
 
 from lrpe.adapt.projections import SelfAttention, own_config, read_attention
 from lrpe.adapt.rotary import NoRotary, choose_for_layer, rotary_of
+from lrpe.attention.decay import tnl_decay
 from lrpe.attention.linear_attention import LinearAttention
 from lrpe.attention.softmax_attention import SoftmaxAttention
 from lrpe.errors import LrpeError, require, unknown_name
@@ -170,7 +171,10 @@ def swap_attention(
     fitted = _choose_kind(kind, choices)
     found = list(enumerate(read_attention(model)))
     chosen = found if layers is None else [found[layer] for layer in _check_layers(layers, len(found))]
-    made = [_fit(fitted, model, replaced, encoding, layer, choices) for layer, replaced in chosen]
+    made = [
+        _fit(fitted, model, replaced, encoding, layer, _choices_of_layer(choices, replaced, layer, len(found)))
+        for layer, replaced in chosen
+    ]
     for (_, replaced), stand_in in zip(chosen, made, strict=True):
         replaced.give_way_to(stand_in)
     own_config(model)
@@ -181,6 +185,13 @@ def swap_attention(
             model.base_model.rotary_emb = NoRotary()
 
 
+def _choices_of_layer(choices: dict[str, Any], replaced: SelfAttention, layer: int, layers: int) -> dict[str, Any]:
+    """Return a layer's own copy of the choices; TransNormerLLM's decay depends on the number of the layer."""
+    decay = choices.get("decay")
+    own = {"decay": tnl_decay(replaced.key_heads, layer, layers)} if isinstance(decay, str) and decay == "tnl" else {}
+    return copy.deepcopy(choices) | own
+
+
 def _fit(
     kind: type[Fitted], model: PreTrainedModel, replaced: SelfAttention, encoding: Any, layer: int, choices: dict
 ) -> StandIn:
@@ -188,7 +199,7 @@ def _fit(
     like = replaced.projections.o_proj.weight
     chosen = choose_for_layer(encoding, model, replaced, layer)
     with like.device:
-        ours = kind.like(replaced, encoding=chosen, **copy.deepcopy(choices)).to(like.dtype)
+        ours = kind.like(replaced, encoding=chosen, **choices).to(like.dtype)
     replaced.projections.give_to(ours)
     return StandIn(ours.train(replaced.module.training), layer)
 

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 from transformers import MistralConfig, MistralForCausalLM
 
 import lrpe
 from lrpe.adapt import replace_attention, replace_rotary
+from lrpe.attention import Decay, tnl_decay
 from tests.adapt.models import (
     DECODERS,
     GROUPED,
@@ -52,6 +54,14 @@ def test_padding_on_either_side_gives_the_unpadded_answer_of_linear_attention(na
     )  # its positions are absolute
     answer = logits(model, wide, mask, **places)[:, left : left + tokens.shape[1]]
     assert apart(answer, logits(model, tokens)) < 1e-5
+
+
+def test_transnormerllms_decay_depends_on_the_layer():
+    model = replace_attention(make("llama"), "linear", decay="tnl")
+    decays = [module.rates().float() for module in model.modules() if isinstance(module, Decay)]
+    expected = [tnl_decay(len(rates), layer, len(decays)) for layer, rates in enumerate(decays)]
+    assert len(decays) > 1
+    assert_close(torch.stack(decays), torch.tensor(expected))
 
 
 @each_model
