@@ -158,8 +158,8 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
     ) -> tuple[Tensor, State]:
         """Attend causally, continuing a state if given; return the output and the state, or one per packed sequence.
 
-        The arguments are those of ``forward``. In a loop use ``torch.inference_mode()``: otherwise each state keeps
-        the autograd graph of all earlier tokens.
+        The arguments are those of ``forward``; a softmax layer takes no ``cu_seqlens`` here. In a loop use
+        ``torch.inference_mode()``: otherwise each state keeps the autograd graph of all earlier tokens.
         """
         require(
             self.causal, 'Only a causal sum has a state; this layer sums both ways. Build it with summation="causal".'

@@ -138,6 +138,11 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
     ) -> tuple[Tensor, KeyValues | None]:
         """Return the sums and, if causal, the state, wanted or not: it costs nothing."""
         check_cross_attention(self.causal, order)
+        require(
+            not wants_state or order.tokens.bounds is None,
+            "cu_seqlens must be None in prefill of a softmax layer, whose state holds the tokens of one sequence per "
+            "row. Pass the sequences as rows of a padded batch, with a mask.",
+        )
         state = order.state
         phase = phases_of(order, k)
         table, key_table = make_tables(self.encoding, order, phase, q, k)

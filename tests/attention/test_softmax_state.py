@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from lrpe import LrpeError, SoftmaxAttention
 from tests.attention.softmax import KEY_HEADS, WIDTH, every, make, some
 from tests.encodings.compositions import features
 
@@ -69,3 +70,10 @@ def test_gradients_flow_through_the_cache():
     _, state = layer.prefill(x[:, :4])
     (cached,) = torch.autograd.grad(layer.step(x[:, 4], state)[0].square().sum(), x)
     assert_close(cached, whole)
+
+
+def test_packed_sequences_are_refused_because_they_would_share_a_state():
+    layer, x = SoftmaxAttention(8, 2, "type2"), torch.ones(1, 5, 8)
+    with pytest.raises(LrpeError, match=r"cu_seqlens must be None in prefill of a softmax layer.*padded batch"):
+        layer.prefill(x, cu_seqlens=torch.tensor([0, 2, 5]))
+    assert layer(x, cu_seqlens=torch.tensor([0, 2, 5])).shape == x.shape
