@@ -97,7 +97,8 @@ def test_each_row_of_attention_prints_its_goal_its_figure_and_a_word(attention):
     result, text, _ = attention
     goals = [line for line in result["lines"] if line["goal"] is not None]
     sums = [QUICK.chunk_form, QUICK.chunk_form, QUICK.product, QUICK.causal_softmax, QUICK.memory, QUICK.softmax]
-    assert len(goals) == sum(map(len, (*sums, QUICK.block.goals, QUICK.step))) + 1  # and Base's own
+    others = (QUICK.block.goals, QUICK.step, *QUICK.token_dependent.values())
+    assert len(goals) == sum(map(len, (*sums, *others))) + 1  # and Base's own
     assert "≤" not in text  # tiny shapes are not judged
     lines = [Line(**line) for line in result["lines"]]
     table = [line for line in line_table(lines).splitlines() if "≤" in line]
@@ -115,6 +116,7 @@ def test_every_side_of_attention_was_checked_first(attention):
     result, text, _ = attention
     checked = {side for agreement in result["agreements"] for side in agreement["sides"]}
     assert {"causal sum", "bidirectional sum", "SDPA", "fla's torch form", "block, Type 2", "decoding step"} <= checked
+    assert {"causal, gated decay", "causal, selective steps"} <= checked
     assert all(max(a["outputs"], a["gradients"]) <= a["tolerance"] for a in result["agreements"])
     assert "gave the right outputs and gradients" in text
 
