@@ -25,7 +25,12 @@ def causal_sums(problem: Problem) -> Sums:
         return numerator._replace(delta=delta, z=z)
     form, tensors = _Form.of(problem)
     compiling = torch.compiler.is_compiling()
-    out, S, *of_delta = _causal_sum_op(tensors, *form) if compiling else _CausalSum.of(form, *tensors)
+    return _to_sums(_causal_sum_op(tensors, *form) if compiling else _CausalSum.of(form, *tensors))
+
+
+def _to_sums(tensors: Sequence[Tensor]) -> Sums:
+    """Return o, S and, if there is a Δ, Δ and z by name, or their gradients."""
+    out, S, *of_delta = tensors
     return Sums(out, of_delta[0], S, of_delta[1]) if of_delta else Sums(out, None, S, None)
 
 
@@ -74,7 +79,7 @@ _TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z")  # the t
 
 
 class _Form(NamedTuple):
-    """What is not a tensor in a Problem, so that an operation can take its tensors as a list."""
+    """The part of a Problem that is not a tensor, so that an operation can take its tensors as a list."""
 
     names: str  # the tensors that it has, separated by spaces
     chunk: int
@@ -124,12 +129,11 @@ def _solve(form: _Form, tensors: Sequence[Tensor], how: Callable[[Problem], Sums
 
 def _differentiate(form: _Form, grads: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return the gradient of each tensor, given those of the solution."""
-    problem, (out, S, *of_delta) = form.problem(tensors), grads
+    problem, g = form.problem(tensors), _to_sums(grads)
     if form.of_scores:
-        g = Sums(torch.cat([out, of_delta[0]], -1), None, torch.cat([S, of_delta[1][..., None]], -1), None)
+        out, S, delta, z = grads
+        g = Sums(torch.cat([out, delta], -1), None, torch.cat([S, z[..., None]], -1), None)
         problem = _with_ones(problem)
-    else:
-        g = Sums(out, of_delta[0], S, of_delta[1]) if of_delta else Sums(out, None, S, None)
     loops = loops_over_chunks(problem)
     gradients = loop_backward(problem, g) if loops else sum_backward(problem, g, form.wants_decay)
     if form.of_scores:
@@ -147,17 +151,21 @@ def _with_ones(problem: Problem) -> Problem:
     return problem._replace(v=torch.nn.functional.pad(problem.v, (0, 1), value=1.0), S=S, z=None)
 
 
-class _CausalSum(Differentiable):
-    """The causal sums, which keep only their inputs; autograd would keep every chunk's scores and state."""
-
-    @staticmethod
-    def forward(form: _Form, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return _solve(form, tensors)
+class _KeepsInputs(Differentiable):
+    """A function of a form and its tensors that keeps only these; autograd would keep all scores and states."""
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
         ctx.form, *tensors = inputs
         ctx.save_for_backward(*tensors)
+
+
+class _CausalSum(_KeepsInputs):
+    """The causal sums."""
+
+    @staticmethod
+    def forward(form: _Form, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return _solve(form, tensors)
 
     @staticmethod
     def backward(ctx, *grads: Any):
@@ -168,17 +176,12 @@ class _CausalSum(Differentiable):
         return _fold_vmap(_CausalSum.apply, info.batch_size, in_dims, inputs, first=0)
 
 
-class _CausalSumGradient(Differentiable):
+class _CausalSumGradient(_KeepsInputs):
     """The gradients of the causal sums, which can be differentiated once more."""
 
     @staticmethod
     def forward(form: _Form, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(_differentiate(form, tensors[: form.outputs], tensors[form.outputs :]))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        ctx.form, *tensors = inputs
-        ctx.save_for_backward(*tensors)
 
     @staticmethod
     def backward(ctx, *grads: Any):
