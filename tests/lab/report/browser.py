@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pytest
+import torch
 
+SIZES = {"light": (1280, 900), "dark": (1280, 900), "phone": (390, 844)}
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -31,3 +33,21 @@ def absent(reason: str) -> NoReturn:
     if os.environ.get("LRPE_REQUIRE_BROWSER"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def opened(browser, file, kind):
+    """The page once its pictures are drawn, with what it said and asked for in ``page.said`` and ``page.asked``."""
+    width, height = SIZES[kind]
+    scheme = "dark" if kind == "dark" else "light"
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.said, page.asked = [], []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.goto(file.as_uri())
+    page.evaluate("ready")
+    return page
+
+
+def close(got, expected):
+    torch.testing.assert_close(torch.tensor(got, dtype=torch.float64), expected.detach(), rtol=0, atol=1e-9)
