@@ -8,6 +8,7 @@ import torch
 
 from lrpe import LinearAttention, encoding, spread_decay
 from lrpe.encodings import PositionalEncoding
+from tests.encodings.compositions import features
 
 WIDTH, HEADS, KEY_HEADS, D, E = 8, 4, 2, 6, 5
 LEARNED = {"learned_angles": True, "learned_basis": True}
@@ -80,3 +81,13 @@ SOME = (
     ),
     *GATED[:2],
 )
+
+
+def token_dependent(kind: Callable[..., Any], encoding: str = "type2", **changes: Any) -> Any:
+    """A layer away from where learning starts, so that its gates and steps differ from token to token."""
+    torch.manual_seed(0)
+    layer = kind(WIDTH, HEADS, encoding, key_heads=KEY_HEADS, **changes).double()
+    with torch.no_grad():
+        for i, weight in enumerate(layer.parameters()):
+            weight += 0.3 * features(*weight.shape, seed=i)
+    return layer

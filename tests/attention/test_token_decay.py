@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from lrpe import Bidirectional, Causal, LinearAttention, LrpeError, Quadratic, linear_attention, spread_decay
 from lrpe.attention import FixedDecay, GatedDecay, LearnedDecay, tnl_decay
 from lrpe.attention.sums.problem import FORGET, Problem
+from tests.attention.choices import token_dependent
 from tests.attention.softmax import SoftmaxAttention
 from tests.encodings.compositions import features, seeds
 
@@ -169,20 +170,10 @@ def test_learned_and_gated_decays_start_at_the_spread_one(kind, decay):
     assert all(gradient.abs().max() > 0 for gradient in gradients)
 
 
-def learned(kind, decay, encoding="type2", **changes):
-    """A layer whose gates differ from token to token."""
-    torch.manual_seed(0)
-    layer = kind(8, HEADS, encoding, key_heads=KEY_HEADS, decay=decay, **changes).double()
-    with torch.no_grad():
-        for i, weight in enumerate(layer.parameters()):
-            weight += 0.3 * features(*weight.shape, seed=i)
-    return layer
-
-
 @pytest.mark.parametrize("decay", ["learned", "gated"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_prefill_and_steps_give_the_whole_pass_cut_anywhere(kind, decay):
-    layer, x = learned(kind, decay), features(2, 7, 8)
+    layer, x = token_dependent(kind, decay=decay), features(2, 7, 8)
     whole = layer(x)
     for cut in range(1, 7):
         y, state = layer.prefill(x[:, :cut])
@@ -199,7 +190,7 @@ def test_prefill_and_steps_give_the_whole_pass_cut_anywhere(kind, decay):
 @pytest.mark.parametrize("summation", ["causal", "bidirectional"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_padding_and_packing_change_nothing(kind, summation):
-    layer, x = learned(kind, "gated", summation=summation), features(1, 7, 8)
+    layer, x = token_dependent(kind, decay="gated", summation=summation), features(1, 7, 8)
     alone = torch.cat([layer(x[:, :3]), layer(x[:, 3:])], 1)
     assert_close(layer(x, cu_seqlens=torch.tensor([0, 3, 7])), alone, rtol=1e-10, atol=1e-10)
     noise = 10 * features(1, 2, 8, seed=3)
@@ -210,7 +201,7 @@ def test_padding_and_packing_change_nothing(kind, summation):
 
 def test_a_gated_softmax_is_the_forgetting_transformers():
     """softmax(q·k scale + Σ log f) with every number written out."""
-    layer, x = learned(SoftmaxAttention, "gated", "none"), features(1, 5, 8)
+    layer, x = token_dependent(SoftmaxAttention, "none", decay="gated"), features(1, 5, 8)
     q, k, v = layer.project(x, x)
     log_f = torch.nn.functional.logsigmoid(x @ layer.decay.weight.mT + layer.decay.bias)[0]  # (n, key heads)
     out = torch.zeros(1, HEADS, 5, 2, dtype=torch.float64)

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from lrpe import LinearAttention, LrpeError, Quadratic, SoftmaxAttention, encoding, linear_attention
 from lrpe.attention import Steps
+from tests.attention.choices import token_dependent
 from tests.encodings.compositions import features
 
 HEADS, KEY_HEADS, D = 4, 2, 6
@@ -141,15 +142,6 @@ def test_a_state_without_a_phase_cannot_be_continued_by_steps():
 # Layers
 
 
-def selective(kind, name="selective", **changes):
-    torch.manual_seed(0)
-    layer = kind(8, HEADS, name, key_heads=KEY_HEADS, **changes).double()
-    with torch.no_grad():
-        for i, weight in enumerate(layer.parameters()):
-            weight += 0.3 * features(*weight.shape, seed=i)
-    return layer
-
-
 @pytest.mark.parametrize("name", ["selective", "selective-free"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_a_selective_layer_begins_as_type_2(kind, name):
@@ -168,7 +160,7 @@ def test_a_selective_layer_begins_as_type_2(kind, name):
 @pytest.mark.parametrize("decay", [None, "gated"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_prefill_and_steps_give_the_whole_pass_cut_anywhere(kind, decay, name):
-    layer, x = selective(kind, name, decay=decay), features(2, 7, 8)
+    layer, x = token_dependent(kind, name, decay=decay), features(2, 7, 8)
     whole, state = layer(x), layer.initial_state(2)
     for cut in (0, 3, 6):
         y, later = layer.prefill(x[:, :cut], state)
@@ -183,7 +175,7 @@ def test_prefill_and_steps_give_the_whole_pass_cut_anywhere(kind, decay, name):
 @pytest.mark.parametrize("name", ["selective", "selective-free"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_no_tokens_leave_the_first_state(kind, name):
-    layer, x = selective(kind, name), features(2, 3, 8)
+    layer, x = token_dependent(kind, name), features(2, 3, 8)
     _, state = layer.prefill(x[:, :0])
     assert_close(state, layer.initial_state(2), rtol=0, atol=0)
     assert_close(layer.prefill(x, state)[0], layer(x), rtol=1e-10, atol=1e-10)
@@ -212,7 +204,7 @@ def test_the_state_of_another_layer_is_refused(kind, made, continued, words):
 @pytest.mark.parametrize("summation", ["causal", "bidirectional"])
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_padding_takes_no_step_and_packed_sequences_start_anew(kind, summation):
-    layer, x = selective(kind, decay=None, summation=summation), features(1, 7, 8)
+    layer, x = token_dependent(kind, "selective", decay=None, summation=summation), features(1, 7, 8)
     alone = torch.cat([layer(x[:, :3]), layer(x[:, 3:])], 1)
     assert_close(layer(x, cu_seqlens=torch.tensor([0, 3, 7])), alone, rtol=1e-10, atol=1e-10)
     mask = torch.tensor([[0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0]])
@@ -224,7 +216,7 @@ def test_padding_takes_no_step_and_packed_sequences_start_anew(kind, summation):
 @pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
 def test_padding_after_a_state_takes_no_step_and_no_decay(kind):
     """The step from the state to the first new token is that token's own, however much padding is before it."""
-    layer, x = selective(kind, decay="gated"), features(1, 7, 8)
+    layer, x = token_dependent(kind, "selective", decay="gated"), features(1, 7, 8)
     positions = torch.tensor([0, 2, 3, 7, 8, 20, 21])
     _, state = layer.prefill(x[:, :3], positions=positions[:3])
     padded = torch.cat([10 * features(1, 2, 8, seed=3), x[:, 3:]], 1)
@@ -235,7 +227,7 @@ def test_padding_after_a_state_takes_no_step_and_no_decay(kind):
 
 
 def test_packed_sequences_leave_their_own_phases():
-    layer, x = selective(LinearAttention), features(1, 7, 8)
+    layer, x = token_dependent(LinearAttention, "selective"), features(1, 7, 8)
     _, states = layer.prefill(x, cu_seqlens=torch.tensor([0, 3, 3, 7]))
     token = features(3, 8, seed=5)
     together, _ = layer.step(token, states)
@@ -245,7 +237,7 @@ def test_packed_sequences_leave_their_own_phases():
 
 
 def test_a_masked_row_keeps_its_phase():
-    layer, x = selective(LinearAttention), features(2, 5, 8)
+    layer, x = token_dependent(LinearAttention, "selective"), features(2, 5, 8)
     _, state = layer.prefill(x[:, :4])
     _, after = layer.step(x[:, 4], state, mask=torch.tensor([True, False]))
     assert_close(after.phase[1], state.phase[1], rtol=0, atol=0)

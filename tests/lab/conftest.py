@@ -1,10 +1,12 @@
-"""A disk that can be filled, for tests of what happens then."""
+"""A disk that can be filled, and one small run per file of tests."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+
+from lrpe.lab.cli import main
 
 
 @pytest.fixture
@@ -19,3 +21,14 @@ def small_disk(tmp_path):
         pytest.skip("only root can mount a small disk, and only on Linux")
     yield tmp_path, lambda kilobytes: mount(f"remount,size={kilobytes}k")
     subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def trained(runs):
+    assert main(["train", "stdlib", "--method", "type2", "--scale", "smoke", "--runs", str(runs)]) == 0
+    return runs / "stdlib" / "smoke-fair" / "type2-seed0"

@@ -1,4 +1,4 @@
-"""What a person types and sees of runs: lrpe train, evaluate, generate, runs, export and report."""
+"""The commands about runs as a person types and sees them: lrpe train, evaluate, generate, runs, export, report."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a person types and sees of tables: lrpe table and lrpe demo."""
+"""The commands about tables as a person types and sees them: lrpe table and lrpe demo."""
 
 import json
 import re

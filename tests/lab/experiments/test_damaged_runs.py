@@ -62,17 +62,6 @@ def read_last(run: Path) -> None:
         raise LrpeError(history.damaged[0] if history.damaged else "There is none.")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def trained(runs):
-    assert main(["train", "stdlib", "--method", "type2", "--scale", "smoke", "--runs", str(runs)]) == 0
-    return runs / "stdlib" / "smoke-fair" / "type2-seed0"
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_of_damage_to_every_file_gets_a_sentence(trained, tmp_path, name):
     readers = [reader for start, several in READERS.items() if name.startswith(start) for reader in several]
