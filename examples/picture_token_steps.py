@@ -66,7 +66,7 @@ class WordModel(nn.Module):
 
 
 class Brought(NamedTuple):
-    """What each token brings: the angle that it turns by, u_τ α, and its log-decay, log r_τ; both (n,)."""
+    """Return the angle u_τ α by which each token turns, and its log-decay log r_τ; both (n,)."""
 
     turn: Tensor
     log_decay: Tensor

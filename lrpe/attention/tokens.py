@@ -95,7 +95,7 @@ class _HasPosition(Protocol):
 
 
 class Given(NamedTuple):
-    """What a caller says of the tokens: the arguments of an attention layer."""
+    """The arguments of an attention layer that describe its tokens, before they are checked."""
 
     positions: Tensor | None = None
     mask: Tensor | None = None

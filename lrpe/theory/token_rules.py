@@ -1,4 +1,4 @@
-"""What each token brings to a law with token-dependent steps: its step, its log-decay or its whole transition."""
+"""The step, the log-decay or the whole transition of each token, as the law of token-dependent steps needs them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

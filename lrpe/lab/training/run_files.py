@@ -18,7 +18,7 @@ from lrpe.serialization import parse_json, read_json
 
 
 def naming_failure(path: Path) -> AbstractContextManager[None]:
-    """As ``atomic.naming_failure``, for weights too."""
+    """Name a failure to write as ``atomic.naming_failure`` does, also for files of weights."""
     return atomic.naming_failure(path, SafetensorError)
 
 
