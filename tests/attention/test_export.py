@@ -19,32 +19,25 @@ BOTH_WAYS = {"summation": "bidirectional"}
 DECAY = {"decay": [0.9, 0.99]}
 # The length of the example, what is exported, and whether a mask goes with it.
 LAYERS = {
-    "causal with a mask": (64, lambda: LinearAttention(WIDTH, 2, "type2", decay=None), True),
-    "causal with a decay": (40, lambda: LinearAttention(WIDTH, 2, "none", normalizer="encoded", **DECAY), False),
-    "causal with a decay and a mask": (
+    "causal": (64, lambda: LinearAttention(WIDTH, 2, "type3", decay=None, normalizer="encoded"), True),
+    "causal with a decay": (
         128,
         lambda: LinearAttention(WIDTH, 4, "rope", key_heads=2, value_dim=6, normalizer="output-head", **DECAY),
-        True,
+        False,
     ),
+    "gated and selective": (65, lambda: LinearAttention(WIDTH, 4, "selective", key_heads=2, decay="gated"), True),
     "bidirectional": (
         40,
         lambda: LinearAttention(WIDTH, 2, "type1", decay=None, normalizer="output", **BOTH_WAYS),
         True,
     ),
-    "bidirectional with a decay": (
-        65,
-        lambda: LinearAttention(WIDTH, 2, "type3", normalizer="output-rms-head", **DECAY, **BOTH_WAYS),
-        True,
-    ),
-    "gated and selective": (65, lambda: LinearAttention(WIDTH, 4, "selective", key_heads=2, decay="gated"), True),
     "gated and selective-free, bidirectional": (
         40,
         lambda: LinearAttention(WIDTH, 2, "selective-free", decay="gated", **BOTH_WAYS),
         True,
     ),
     "softmax, gated and selective": (40, lambda: SoftmaxAttention(WIDTH, 2, "selective", decay="gated"), True),
-    "softmax": (40, lambda: SoftmaxAttention(WIDTH, 2, "type2"), False),
-    "softmax with a decay and a mask": (128, lambda: SoftmaxAttention(WIDTH, 4, "rope", key_heads=2, **DECAY), True),
+    "softmax with a decay": (128, lambda: SoftmaxAttention(WIDTH, 4, "rope", key_heads=2, **DECAY), False),
     "softmax, bidirectional": (64, lambda: SoftmaxAttention(WIDTH, 2, "type1", **BOTH_WAYS), True),
 }
 

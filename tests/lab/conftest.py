@@ -1,6 +1,7 @@
-"""A disk that can be filled, and one small run per file of tests."""
+"""A disk that can be filled, one small run per file of tests, and signals that are heard."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -32,3 +33,11 @@ def runs(tmp_path_factory):
 def trained(runs):
     assert main(["train", "stdlib", "--method", "type2", "--scale", "smoke", "--runs", str(runs)]) == 0
     return runs / "stdlib" / "smoke-fair" / "type2-seed0"
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises, even if the tests run in the background, where a shell lets them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

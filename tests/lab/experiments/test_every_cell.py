@@ -1,4 +1,4 @@
-"""Every cell of every table at its smallest trains and is scored; one of each kind is broken off and resumed."""
+"""Every row and every column of every table trains and is scored at the smallest scale; a cell of each kind resumes."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,19 @@ def every_cell() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]
     return found
 
 
-CELLS = every_cell()
+def choose_cells() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]]:
+    """Choose cells that have every column, and every row with every kind of task: all that depends on both is the kind."""
+    met: set[tuple[str, str]] = set()
+    chosen = {}
+    for name, (cell, figures) in every_cell().items():
+        meetings = {(cell.kind, row) for _, row in figures} | {("column", name.rpartition("/")[0])}
+        if not meetings <= met:
+            chosen[name] = (cell, figures)
+            met |= meetings
+    return chosen
+
+
+CELLS = choose_cells()
 
 
 class CrashError(Exception):
@@ -38,7 +50,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_every_cell_of_every_table_trains_and_is_scored(runs, name):
+def test_every_row_and_every_column_trains_and_is_scored(runs, name):
     cell, figures = CELLS[name]
     if cell.start is not None:
         run(cell.start, runs)

@@ -99,14 +99,6 @@ def test_an_interruption_lets_a_cell_save_itself(tmp_path):
     assert not is_alive(pids(tmp_path, "type1")[0])
 
 
-@pytest.fixture
-def interruptible():
-    """Ctrl-C raises, even if the tests run in the background, where a shell lets them ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_a_second_interruption_ends_what_does_not_end_itself(tmp_path, interruptible):
     def interrupt_twice(*_):
         if len(pids(tmp_path, "type2")) == 2:

@@ -81,7 +81,7 @@ def test_a_run_that_ended_is_not_trained_again(whole, at_update, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_request_to_stop_is_obeyed_after_the_update_and_saved(tmp_path, whole, at_update, number):
+def test_a_request_to_stop_is_obeyed_after_the_update_and_saved(tmp_path, whole, at_update, interruptible, number):
     at_update(5, lambda loop: os.kill(os.getpid(), number))
     with pytest.raises(StoppedError, match="after update 5 and saved"):
         run(tmp_path)
@@ -113,7 +113,7 @@ def test_a_training_that_cannot_be_is_named(wrong):
         small_training(**wrong)
 
 
-def test_a_second_interruption_is_obeyed_at_once(tmp_path, at_update):
+def test_a_second_interruption_is_obeyed_at_once(tmp_path, at_update, interruptible):
     at_update(5, lambda loop: [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
