@@ -26,6 +26,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.attention": (
         *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "summation"),
+        *("convolution", "output_gate"),
         *("decay", "steps", "order", "linear_sum", "softmax_sum"),
         *("layer", "linear_attention", "softmax_attention", "functional"),
     ),

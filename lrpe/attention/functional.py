@@ -91,6 +91,9 @@ def linear_attention(
     u = _read_steps(steps, encode, k)
     if state is not None:
         check_decoding_state(state)
+        require(
+            state.window is None, "state must have no window: it is of a layer with a convolution. Pass it to that."
+        )
         require(chosen.causal, 'A bidirectional sum cannot continue a state. Pass state=None, or summation="causal".')
     wanted = isinstance(output_final_state, bool)
     require(wanted, lambda: f"output_final_state must be True or False; got {type(output_final_state).__name__}.")

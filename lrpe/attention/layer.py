@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.arguments import check_count, check_rate, check_real, check_tensor
+from lrpe.attention.convolution import ShortConvolution, choose_convolution
 from lrpe.attention.decay import Decay, DecayChoice, choose_decay
 from lrpe.attention.feature_map import FeatureMap, feature_width
 from lrpe.attention.inputs import read_step_mask
 from lrpe.attention.order import Order, State
+from lrpe.attention.output_gate import OutputGate, choose_output_gate
 from lrpe.attention.steps import Steps, choose_steps
 from lrpe.attention.summation import Summation
 from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens, zero_both_paddings
@@ -62,14 +64,16 @@ class Heads(NamedTuple):
 class AttentionLayer(nn.Module, ABC, Generic[State]):
     """Base class: projections to heads and back, positions, decay and steps, and the passes over tokens.
 
-    A subclass sets ``encoding`` and ``summation``, calls ``choose_order``, and defines ``weigh``, ``check_state`` and
-    ``initial_state``.
+    A subclass sets ``encoding`` and ``summation``, calls ``choose_order`` and ``choose_extras``, and defines ``weigh``,
+    ``check_state`` and ``initial_state``.
     """
 
     encoding: PositionalEncoding
     summation: Summation
     decay: Decay | None
     steps: Steps | None
+    convolution: ShortConvolution | None
+    output_gate: OutputGate | None
 
     def __init__(self, sizes: Heads, bias: bool, qkv_bias: bool | None, dropout: float):
         super().__init__()
@@ -91,6 +95,14 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         """Set the decay, and the steps if the encoding takes them from the tokens."""
         self.decay = choose_decay(decay, self.encoding, self.sizes.key_heads, self.sizes.width)
         self.steps = choose_steps(self.encoding, self.sizes.width, self.sizes.key_heads)
+
+    def choose_extras(self, output_gate: str | None, convolution: int | None, activation: str | None) -> None:
+        """Set the output gate, and the convolution with its activation; each is absent if None."""
+        width, heads, key_heads, head_dim, value_dim = self.sizes
+        channels = heads * head_dim, key_heads * head_dim, key_heads * value_dim
+        self.convolution = choose_convolution(convolution, activation, channels, self.causal, self.encoding.axes)
+        bias = self.o_proj.bias is not None
+        self.output_gate = choose_output_gate(output_gate, width, heads * value_dim, bias)
 
     @property
     def causal(self) -> bool:
@@ -200,11 +212,28 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         """Attend with checked tokens; return the output, and the state after them if it is wanted and causal."""
         x, context = zero_both_paddings(x, context, tokens.mask, context_tokens.mask)
         q, k, v = self.project(x, context)
+        window = self.window_of(state, x)
+        if self.convolution is not None:
+            (q, k, v), window = self.convolution((q, k, v), tokens, context_tokens, window)
         log_decay = None if self.decay is None else self.decay(context)
         steps = None if self.steps is None else self.steps(context)
         order = Order(tokens, context_tokens, log_decay, steps, state)
         out, after = self.weigh(q, k, v, order, wants_state)
-        return self.join(out), after
+        if self.convolution is not None and after is not None:
+            after = cast(Any, after).with_window(window)
+        return self.join(out, x), after
+
+    def window_of(self, state: Any, x: Tensor) -> Tensor | None:
+        """Return the checked window of the convolution in a state before the tokens x."""
+        if state is None:
+            return None
+        require(
+            (state.window is None) == (self.convolution is None),
+            "state must have a window if, and only if, the layer has a convolution. Make it with the same layer.",
+        )
+        if self.convolution is not None:
+            self.convolution.check_window(state.window, x)
+        return state.window
 
     def check_inputs(self, x: Tensor, context: Tensor) -> None:
         width = self.sizes.width
@@ -241,9 +270,10 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         q = _split_heads(self.q_proj(x), heads)
         return q, _split_heads(self.k_proj(context), key_heads), _split_heads(self.v_proj(context), key_heads)
 
-    def join(self, heads: Tensor) -> Tensor:
-        """Join the heads and project them; (batch, heads, n, value_dim) -> (batch, n, width)."""
-        return self.dropout(self.o_proj(heads.transpose(1, 2).flatten(2)))
+    def join(self, heads: Tensor, x: Tensor) -> Tensor:
+        """Join the heads, gate them by the tokens x, and project; (batch, heads, n, value_dim) -> (batch, n, width)."""
+        joined = heads.transpose(1, 2).flatten(2)
+        return self.dropout(self.o_proj(joined if self.output_gate is None else self.output_gate(joined, x)))
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:

@@ -48,6 +48,10 @@ class LinearAttention(AttentionLayer[DecodingState]):
             for an encoding with its own decay, for one on a grid, and for cross-attention.
         bias: whether the projections have biases.
         qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
+        output_gate: "sigmoid" or "silu", multiplies the joined heads by that function of a projection of x; or None.
+        convolution: kernel size of a short convolution along the tokens on q, k and v (see ``ShortConvolution``; 4 is
+            usual), or None. It is causal if the summation is, else centred, and refused on a grid.
+        convolution_activation: "silu", applied after the convolution, or None.
         dropout: dropout rate of the output.
 
     >>> attention = LinearAttention(64, heads=4)
@@ -74,6 +78,9 @@ class LinearAttention(AttentionLayer[DecodingState]):
         decay: DecayChoice = RECOMMENDED.decay,
         bias: bool = True,
         qkv_bias: bool | None = None,
+        output_gate: str | None = None,
+        convolution: int | None = None,
+        convolution_activation: str | None = None,
         dropout: float = 0.0,
     ):
         sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
@@ -87,6 +94,7 @@ class LinearAttention(AttentionLayer[DecodingState]):
         self.normalizer = choose_normalizer(normalizer, sizes.heads, sizes.value_dim)
         self.summation = choose_summation(summation)
         self.choose_order(decay)
+        self.choose_extras(output_gate, convolution, convolution_activation)
         self.state_widths = self.find_state_widths()
 
     def check_state(self, state: Any, x: Tensor) -> None:
@@ -107,7 +115,8 @@ class LinearAttention(AttentionLayer[DecodingState]):
         S = torch.zeros(batch, self.sizes.key_heads, f, self.sizes.value_dim, dtype=dtype, device=like.device)
         z = torch.zeros(batch, self.sizes.key_heads, delta, dtype=dtype, device=like.device)
         phase = None if self.steps is None else self.steps.zero_phase(batch)
-        return DecodingState(S, z, torch.zeros(batch, dtype=torch.long, device=like.device), phase)
+        window = None if self.convolution is None else self.convolution.empty_window(batch)
+        return DecodingState(S, z, torch.zeros(batch, dtype=torch.long, device=like.device), phase, window)
 
     def find_state_widths(self) -> tuple[int, int]:
         """Return the widths of the features that S and z are sums of."""

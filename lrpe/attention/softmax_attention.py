@@ -41,6 +41,10 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
             decay needs an n × n bias. An encoding may have its own.
         bias: whether the projections have biases.
         qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
+        output_gate: "sigmoid" or "silu", multiplies the joined heads by that function of a projection of x; or None.
+        convolution: kernel size of a short convolution along the tokens on q, k and v (see ``ShortConvolution``; 4 is
+            usual), or None. It is causal if the summation is, else centred, and refused on a grid.
+        convolution_activation: "silu", applied after the convolution, or None.
         dropout: dropout rate of the output.
         attention_dropout: dropout rate of the weights after the softmax.
         scale: replaces 1/√head_dim; the encoding's ``score_scale`` multiplies either.
@@ -67,6 +71,9 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         decay: DecayChoice = None,
         bias: bool = True,
         qkv_bias: bool | None = None,
+        output_gate: str | None = None,
+        convolution: int | None = None,
+        convolution_activation: str | None = None,
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         scale: float | None = None,
@@ -88,6 +95,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         self.encoding = choose_encoding(named, sizes.head_dim, sizes.key_heads)
         self.summation, self.attention_dropout = choose_summation(summation), attention_dropout
         self.choose_order(decay)
+        self.choose_extras(output_gate, convolution, convolution_activation)
         self.scale = self.own_scale() if scale is None else scale
         self.scale *= (self.form.encoding if isinstance(self.form, FamilyForm) else self.encoding).score_scale
 
@@ -116,6 +124,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
             None,
             in_float64(like.new_zeros(*rows)) if self.gated else None,
             None if self.steps is None else self.steps.zero_phase(batch),
+            None if self.convolution is None else self.convolution.empty_window(batch),
         )
 
     def reserve(self, batch: int, room: int) -> ReservedState:

@@ -21,6 +21,9 @@ class DecodingState(NamedTuple):
     z: Tensor  # (batch, key heads, delta_dim); delta_dim is 0 for a normaliser without Δ
     position: Tensor  # (batch,) int64: one past the last token's position
     phase: Tensor | None = None  # (batch, key heads, 1 or angles) float64: Σ of the steps, if they depend on the token
+    window: Tensor | None = (
+        None  # (batch, kernel - 1, channels): the last inputs of a layer's convolution, if it has one
+    )
 
     def select(self, rows: Tensor) -> "DecodingState":
         """Return the state of these rows of the batch, in this order: for beam search and shrinking batches."""
@@ -28,6 +31,9 @@ class DecodingState(NamedTuple):
 
     def detach(self) -> "DecodingState":
         return self.each(Tensor.detach)
+
+    def with_window(self, window: Tensor | None) -> "DecodingState":
+        return self._replace(window=window)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "DecodingState":
         return DecodingState(*(None if tensor is None else change(tensor) for tensor in self))  # type: ignore[arg-type]
@@ -52,6 +58,9 @@ class KeyValueState(NamedTuple):
     mask: Tensor | None  # (batch, m) bool: True for real tokens; None if all are real
     log_decay: Tensor | None = None  # (batch, key heads, m) float64: Σ of log r up to each token, if r depends on it
     phase: Tensor | None = None  # (batch, key heads, 1 or angles) float64: Σ of the steps, if they depend on the token
+    window: Tensor | None = (
+        None  # (batch, kernel - 1, channels): the last inputs of a layer's convolution, if it has one
+    )
 
     @property
     def position(self) -> Tensor:
@@ -80,6 +89,9 @@ class KeyValueState(NamedTuple):
     def detach(self) -> "KeyValueState":
         return self.each(Tensor.detach)
 
+    def with_window(self, window: Tensor | None) -> "KeyValueState":
+        return self._replace(window=window)
+
     def each(self, change: Callable[[Tensor], Tensor]) -> "KeyValueState":
         return KeyValueState(*(None if tensor is None else change(tensor) for tensor in self))  # type: ignore[arg-type]
 
@@ -94,6 +106,7 @@ class ReservedState:
         length = state.keys.shape[2]
         require(room >= length, f"room must hold the state's tokens; got room={room} for {length} tokens.")
         self.room, self.length, self.next, self.phase = room, length, state.position, state.phase
+        self.window = state.window
         self.all_keys = F.pad(state.keys, (0, 0, 0, room - length))
         self.all_values = F.pad(state.values, (0, 0, 0, room - length))
         self.all_positions = F.pad(state.positions, (0, room - length))
@@ -145,7 +158,12 @@ class ReservedState:
 
     def copy(self) -> KeyValueState:
         """Return the state of the tokens so far."""
-        return KeyValueState(self.keys, self.values, self.positions, self.mask, self.log_decay, self.phase)
+        return KeyValueState(self.keys, self.values, self.positions, self.mask, self.log_decay, self.phase, self.window)
+
+    def with_window(self, window: Tensor | None) -> "ReservedState":
+        """Set the window of this state, and return it."""
+        self.window = window
+        return self
 
     def select(self, rows: Tensor) -> "ReservedState":
         """Return the state of these rows of the batch, in this order, with the same room."""

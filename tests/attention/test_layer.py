@@ -80,7 +80,7 @@ def test_a_context_is_seen_whole_by_every_query(name, normalizer):
                     out[b, h, t] /= delta
     if normalizer.startswith("output"):
         out = layer.normalizer(out, out[..., :0])
-    assert_close(y, layer.join(out), rtol=1e-7, atol=1e-8)
+    assert_close(y, layer.join(out, x), rtol=1e-7, atol=1e-8)
 
 
 def test_a_context_without_positions_is_counted_from_0_over_its_real_tokens():
@@ -105,7 +105,7 @@ def test_the_function_attends_to_a_context_if_asked_to_whatever_its_length(m):
     )
     assert state is None
     expected = layer(x, context, context_mask=seen, context_positions=places)
-    assert_close(layer.join(found), expected, rtol=1e-10, atol=1e-11)
+    assert_close(layer.join(found, x), expected, rtol=1e-10, atol=1e-11)
 
 
 def test_dropout_falls_on_the_output_in_training_alone():

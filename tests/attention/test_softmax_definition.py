@@ -46,7 +46,7 @@ def by_loops(layer, x, sees, t=None, context=None, s=None):
             out[b, h, i] += weight * v[b, own, j]
             total += weight
         out[b, h, i] /= total or 1.0
-    return layer.join(out)
+    return layer.join(out, x)
 
 
 @torch.no_grad()

@@ -110,7 +110,7 @@ def test_a_scale_of_the_scores_counts_in_steps_and_in_passes():
     assert_close(layer.step(x[:, 4], state)[0], whole[:, 4], rtol=1e-10, atol=1e-11)
     q, k, v = layer.project(x[:, :1], x[:, :1])
     score = YaRN(8.0, 64).score_scale * (layer.phi(q) * layer.phi(k)).sum(-1, keepdim=True)  # on the spot nothing turns
-    assert_close(layer.join(score * v), whole[:, :1], rtol=1e-10, atol=1e-11)
+    assert_close(layer.join(score * v, x[:, :1]), whole[:, :1], rtol=1e-10, atol=1e-11)
 
 
 def test_a_pass_after_a_gap_fades_the_state_by_the_gap():

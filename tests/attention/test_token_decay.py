@@ -212,7 +212,7 @@ def test_a_gated_softmax_is_the_forgetting_transformers():
                 [layer.scale * q[0, h, t] @ k[0, g, s] + log_f[s + 1 : t + 1, g].sum() for s in range(t + 1)]
             )
             out[0, h, t] = scores.softmax(0) @ v[0, g, : t + 1]
-    assert_close(layer(x), layer.join(out), rtol=1e-10, atol=1e-10)
+    assert_close(layer(x), layer.join(out, x), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("made", "continued"), [(None, "gated"), ("gated", "spread")])

@@ -1,0 +1,201 @@
+"""The short convolution on queries, keys and values, as in Mamba, GLA and DeltaNet layers."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lrpe.arguments import check_count, check_real
+from lrpe.attention.tokens import Tokens
+from lrpe.errors import require, unknown_name
+from lrpe.precision import compute_dtype, without_autocast
+
+CONVOLUTION_ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {None: lambda x: x, "silu": F.silu}
+
+Vectors = tuple[Tensor, Tensor, Tensor]  # queries, keys, values
+
+
+class ShortConvolution(nn.Module):
+    """y_t = act(Σ_i w_i ⊙ x_{t - before + i}) over the ``kernel`` nearest tokens, on every channel of q, k and v.
+
+    A causal one sees the token and the kernel - 1 before it. One that is not causal is centred as torch's
+    ``padding="same"``: it sees (kernel - 1) // 2 tokens before and kernel // 2 after. Tokens are the real ones of one
+    sequence: padding takes no place in the window, and what lies beyond the sequence is 0. Positions play no part.
+
+    w starts as 1 at the token itself and 0 elsewhere, so that without an activation a new layer computes what it would
+    compute without a convolution.
+
+    Args:
+        channels: the number of channels of q, of k and of v.
+        kernel: the number of tokens in the window, at least 2.
+        activation: "silu" or None.
+        causal: whether no later token is seen.
+    """
+
+    def __init__(self, channels: tuple[int, int, int], kernel: int, activation: str | None = None, causal: bool = True):
+        super().__init__()
+        check_count("convolution", kernel, least=2)
+        if not isinstance(activation, str | None) or activation not in CONVOLUTION_ACTIVATIONS:
+            raise unknown_name("convolution_activation", activation, map(str, CONVOLUTION_ACTIVATIONS))
+        self.channels, self.kernel, self.activation, self.causal = channels, kernel, activation, causal
+        self.before = kernel - 1 if causal else (kernel - 1) // 2  # tokens of the window before the token itself
+        self.weight = nn.Parameter(self.identity())
+
+    def identity(self) -> Tensor:
+        """Return the weights at which y = act(x), (channels, kernel)."""
+        weight = torch.zeros(sum(self.channels), self.kernel)
+        weight[:, self.before] = 1
+        return weight
+
+    def forward(
+        self, qkv: Vectors, tokens: Tokens, key_tokens: Tokens, window: Tensor | None = None
+    ) -> tuple[Vectors, Tensor | None]:
+        """Return the convolved queries, keys and values, and the window after the last token if causal.
+
+        Args:
+            qkv: queries, keys and values of shape (batch, heads, n, d).
+            tokens, key_tokens: the tokens of queries and keys; the same object in self-attention.
+            window: the last kernel - 1 inputs of a preceding state, (batch, kernel - 1, channels); None for zeros.
+        """
+        flat = [x.transpose(1, 2).flatten(2) for x in qkv]
+        if key_tokens is tokens:
+            y, after = self.convolve(torch.cat(flat, -1), self.weight, tokens, window)
+            parts = y.split(self.channels, -1)
+        else:  # cross-attention, whose queries and keys are tokens of two sequences
+            of_q, of_kv = self.weight.tensor_split([self.channels[0]])
+            q, after = self.convolve(flat[0], of_q, tokens)
+            kv, _ = self.convolve(torch.cat(flat[1:], -1), of_kv, key_tokens)
+            parts = (q, *kv.split(self.channels[1:], -1))
+        q, k, v = (y.unflatten(-1, (x.shape[1], -1)).transpose(1, 2) for y, x in zip(parts, qkv, strict=True))
+        return (q, k, v), after
+
+    def convolve(
+        self, x: Tensor, weight: Tensor, tokens: Tokens, window: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Convolve x (batch, n, channels) along its real tokens; return the same shape, and the window after it."""
+        batch, n, channels = x.shape
+        slots = None if tokens.mask is None else _slots(tokens.mask)
+        real = x if slots is None else _move(x, slots)
+        first = x.new_zeros(batch, self.before, channels) if window is None else window.to(x.dtype)
+        line = torch.cat([first, F.pad(real, (0, 0, 0, self.kernel - 1 - self.before))], 1)
+        with without_autocast(x):
+            precise = weight.to(compute_dtype(x.dtype))
+            if tokens.sequences is None:
+                y = _convolve(line.to(precise.dtype), precise)
+            else:
+                owners = tokens.sequences if slots is None else _move_owners(tokens.sequences, slots)
+                y = _convolve_packed(line.to(precise.dtype), precise, owners, self.before)
+        y = CONVOLUTION_ACTIVATIONS[self.activation](y.to(x.dtype))
+        if slots is not None and n > 0:
+            y = y.take_along_dim(slots.clamp(max=n - 1)[..., None], 1)  # at padding it has no meaning
+        return y, self.window_after(line, tokens) if self.causal else None
+
+    def window_after(self, line: Tensor, tokens: Tokens) -> Tensor:
+        """Return the last kernel - 1 tokens of the line, or of each packed sequence, zeros where there are fewer."""
+        size = self.kernel - 1
+        packed = tokens.sequences is not None or tokens.bounds is not None
+        if tokens.mask is None and not packed:
+            return line[:, line.shape[1] - size :].clone()  # a view would keep the whole line in memory
+        rows, starts, ends = _spans(line, tokens, size)
+        places = ends[:, None] + torch.arange(size, device=line.device)  # the line begins with ``size`` earlier tokens
+        found = line[rows[:, None], places]
+        return torch.where((places >= starts[:, None] + size)[..., None], found, 0) if packed else found
+
+    def empty_window(self, batch: int) -> Tensor:
+        """Return the window before the first token, (batch, kernel - 1, channels)."""
+        return self.weight.new_zeros(batch, self.kernel - 1, len(self.weight))
+
+    def check_window(self, window: Any, x: Tensor) -> None:
+        """Check the window of a state before the tokens x (batch, n, width)."""
+        check_real("state.window", window)
+        shape = (x.shape[0], self.kernel - 1, sum(self.channels))
+        require(
+            tuple(window.shape) == shape and window.device == x.device,
+            lambda: (
+                f"state.window must have shape (batch, kernel - 1, channels of q, k, v) = {shape} on {x.device}; got "
+                f"{tuple(window.shape)} on {window.device}."
+            ),
+        )
+
+    def extra_repr(self) -> str:
+        return f"channels={self.channels}, kernel={self.kernel}, activation={self.activation}, causal={self.causal}"
+
+
+class _Spans(NamedTuple):
+    """The real tokens whose window is wanted: tokens starts … ends of these rows of the line."""
+
+    rows: Tensor
+    starts: Tensor
+    ends: Tensor
+
+
+def _spans(line: Tensor, tokens: Tokens, size: int) -> _Spans:
+    """Return one span per row, of its last sequence, or one span per packed sequence."""
+    batch, n = line.shape[0], line.shape[1] - size
+    real = tokens.mask
+    if real is None:
+        real = torch.ones(batch, n, dtype=torch.bool, device=line.device)
+    if tokens.bounds is not None:
+        count = F.pad(real[0].long().cumsum(0), (1, 0))[tokens.bounds]
+        return _Spans(torch.zeros_like(count[1:]), count[:-1], count[1:])
+    earlier = torch.zeros_like(real) if tokens.sequences is None else tokens.sequences != tokens.sequences[:, -1:]
+    return _Spans(torch.arange(batch, device=line.device), (real & earlier).sum(1), real.sum(1))
+
+
+def _slots(mask: Tensor) -> Tensor:
+    """Return the index of each token among the real ones of its row, n for padding; (batch, n)."""
+    return torch.where(mask, mask.long().cumsum(-1) - 1, mask.shape[1])
+
+
+def _move(x: Tensor, slots: Tensor) -> Tensor:
+    """Move the real tokens of x (batch, n, channels) to the left, with zeros after them."""
+    places = slots[..., None].expand_as(x)
+    batch, n, channels = x.shape
+    return x.new_zeros(batch, n + 1, channels).scatter(1, places, x)[:, :n]  # slot n is where padding goes
+
+
+def _move_owners(sequences: Tensor, slots: Tensor) -> Tensor:
+    """Move the sequence of each real token as ``_move`` does the token; (batch or 1, n) -> (batch, n)."""
+    return _move(sequences.expand(slots.shape)[..., None], slots)[..., 0]
+
+
+def _convolve(line: Tensor, weight: Tensor) -> Tensor:
+    """Σ_i w_i ⊙ line_{t + i}: (batch, n + kernel - 1, channels) -> (batch, n, channels)."""
+    if line.shape[1] < weight.shape[1]:  # no token, which torch's convolution refuses
+        return line[:, :0]
+    return F.conv1d(line.mT, weight[:, None], groups=len(weight)).mT
+
+
+def _convolve_packed(line: Tensor, weight: Tensor, owners: Tensor, before: int) -> Tensor:
+    """The same within packed sequences: a token of another sequence counts as 0."""
+    n, kernel = owners.shape[1], weight.shape[1]
+    around = F.pad(owners, (before, kernel - 1 - before), value=-1)
+    y = torch.zeros_like(line[:, :n])
+    for i in range(kernel):
+        seen = torch.where((around[:, i : i + n] == owners)[..., None], line[:, i : i + n], 0)
+        y = y + seen * weight[:, i]
+    return y
+
+
+def choose_convolution(
+    kernel: Any, activation: Any, channels: tuple[int, int, int], causal: bool, axes: int
+) -> ShortConvolution | None:
+    """Return the convolution of a layer, or None if ``kernel`` is None.
+
+    Raises:
+        LrpeError: for tokens on a grid, which have no neighbours along a sequence, or an activation of nothing.
+    """
+    if kernel is None:
+        require(
+            activation is None,
+            f"convolution_activation acts on a convolution; got convolution_activation={activation!r} and "
+            "convolution=None. Pass a kernel size, such as convolution=4.",
+        )
+        return None
+    require(
+        axes == 1,
+        f"A convolution runs along a sequence; this encoding has a grid of {axes} axes. Pass convolution=None.",
+    )
+    return ShortConvolution(channels, kernel, activation, causal)
