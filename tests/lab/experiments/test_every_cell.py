@@ -26,7 +26,7 @@ def every_cell() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]
 
 
 def choose_cells() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]]:
-    """Choose cells that have every column, and every row with every kind of task: all that depends on both is the kind."""
+    """Choose cells with every column, and every row with every kind of task: only the kind depends on both."""
     met: set[tuple[str, str]] = set()
     chosen = {}
     for name, (cell, figures) in every_cell().items():
