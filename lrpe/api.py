@@ -3,9 +3,9 @@
 from lrpe import positions
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
-from lrpe.attention.linear_attention import LinearAttention
+from lrpe.attention.linear import LinearAttention
 from lrpe.attention.normalizer import EncodedDelta, OutputNorm, PlainDelta
-from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 from lrpe.encodings import angles

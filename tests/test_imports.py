@@ -26,13 +26,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.attention": (
         *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "summation"),
-        *("convolution", "output_gate"),
-        *("decay", "steps", "order", "linear_sum", "softmax_sum"),
-        *("layer", "linear_attention", "softmax_attention", "functional"),
+        *("convolution", "output_gate", "decay", "steps", "layer", "linear", "softmax", "functional"),
     ),
-    "lrpe.attention.sums": (
-        *("problem", "naive", "chunks", "chunked", "loop", "causal", "bidirectional", "recurrent", "packed"),
-    ),
+    "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed"),),
     "lrpe.models": (
         *("_needs", "schema", "configuration", "architectures", "block", "cache", "inputs", "weights", "trunk"),
         *("language_models", "classification", "saved", "remote_code", "export"),

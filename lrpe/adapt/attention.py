@@ -13,8 +13,8 @@ from transformers.masking_utils import find_packed_sequence_indices
 from lrpe.adapt.projections import SelfAttention, own_config, read_attention
 from lrpe.adapt.rotary import NoRotary, choose_for_layer, rotary_of
 from lrpe.attention.decay import tnl_decay
-from lrpe.attention.linear_attention import LinearAttention
-from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.linear import LinearAttention
+from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.cache import StateLayer
 

@@ -2,9 +2,9 @@
 
 from lrpe.attention.decay import Decay, FixedDecay, GatedDecay, LearnedDecay, spread_decay, tnl_decay
 from lrpe.attention.functional import linear_attention
-from lrpe.attention.linear_attention import LinearAttention
+from lrpe.attention.linear import LinearAttention
 from lrpe.attention.normalizer import ClampedDelta, EncodedDelta, Normalizer, OutputNorm, PlainDelta
-from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValueState
 from lrpe.attention.steps import Steps
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic

@@ -11,9 +11,8 @@ from lrpe.attention.convolution import ShortConvolution, choose_convolution
 from lrpe.attention.decay import Decay, DecayChoice, choose_decay
 from lrpe.attention.feature_map import FeatureMap, feature_width
 from lrpe.attention.inputs import read_step_mask
-from lrpe.attention.order import Order, State
 from lrpe.attention.output_gate import OutputGate, choose_output_gate
-from lrpe.attention.steps import Steps, choose_steps
+from lrpe.attention.steps import Order, State, Steps, choose_steps
 from lrpe.attention.summation import Summation
 from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens, zero_both_paddings
 from lrpe.encodings.config import EncodingConfig

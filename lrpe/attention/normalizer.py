@@ -47,26 +47,19 @@ class Features:
 
 
 class Normalizer(nn.Module, ABC):
-    """Base class: it chooses the features whose products Δ sums, and normalises the sums."""
+    """Base class: it chooses the features whose products Δ sums, and divides the sums by Δ."""
 
     @abstractmethod
     def delta_features(self, features: Features) -> Tensor | None:
         """Return the features of queries or of keys that Δ is summed from, or None if there is no Δ."""
 
-    @abstractmethod
     def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
         """Normalise the sums (batch, heads, n, value_dim), given Δ (batch, heads, n, 1) if there is one."""
-
-
-class _DividedBySum(Normalizer):
-    """Divides by Δ."""
-
-    def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
         assert delta is not None
         return _divide(numerator, delta)
 
 
-class EncodedDelta(_DividedBySum):
+class EncodedDelta(Normalizer):
     """The paper's Δ_t = Σ_s (M_t φ(q_t))·(M_s φ(k_s)): the weights of each query sum to 1.
 
     Encoded scores can be negative, so Δ can be near or below 0, and then the output is unbounded. See
@@ -96,7 +89,7 @@ class ClampedDelta(EncodedDelta):
         return _divide(numerator, delta.clamp(min=self.least))
 
 
-class PlainDelta(_DividedBySum):
+class PlainDelta(Normalizer):
     """RoFormer's Δ_t = Σ_s φ(q_t)·φ(k_s), of the features before encoding.
 
     With φ > 0 it is positive, and trains with fixed and with learned angles. The weights need not sum to 1, and the

@@ -1,16 +1,21 @@
-"""Token-dependent steps: token τ turns by u_τ·α, so that the phase p_t = Σ_{τ ≤ t} u_τ replaces the position t."""
+"""The steps from token to token: u_τ per token, the phase that they sum to, and what else attention knows of the order.
 
-from typing import Any
+With token-dependent steps, token τ turns by u_τ·α, so that the phase p_t = Σ_{τ ≤ t} u_τ replaces the position t.
+"""
+
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.arguments import check_count, check_real, check_tensor
-from lrpe.attention.tokens import Tokens
+from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
+
+State = TypeVar("State")
 
 
 class Steps(Precise):
@@ -67,7 +72,7 @@ def read_steps(steps: Any, encoding: PositionalEncoding, k: Tensor) -> Tensor:
     return steps
 
 
-def phases(steps: Tensor, tokens: Tokens, before: Tensor | None) -> Tensor:
+def _phases(steps: Tensor, tokens: Tokens, before: Tensor | None) -> Tensor:
     """Return p_t = p + Σ_{τ ≤ t} u_τ in float64, in the shape of the steps; ``before`` is the phase p of a state.
 
     A step over several positions counts several times, and padding takes no step. Packed sequences need no new start:
@@ -90,7 +95,7 @@ def last_phase(p: Tensor, batch: int, key_heads: int) -> Tensor:
     return last.expand(batch, key_heads, -1)
 
 
-def check_phase(phase: Any, steps: Tensor | None, k: Tensor) -> None:
+def _check_phase(phase: Any, steps: Tensor | None, k: Tensor) -> None:
     """Check the phase of a state before tokens with these steps and keys k (batch, key heads, n, d)."""
     require(
         (phase is None) == (steps is None),
@@ -109,3 +114,58 @@ def check_phase(phase: Any, steps: Tensor | None, k: Tensor) -> None:
 def _phase_width(steps: Tensor) -> int:
     """Return the last size of a phase for steps or phases with or without an axis of angles."""
     return steps.shape[3] if steps.ndim == 4 else 1
+
+
+class Order(NamedTuple, Generic[State]):
+    """The tokens of queries and keys, the decay and the step that each brings, and the state before the first."""
+
+    tokens: Tokens
+    keys: Tokens  # the same object in self-attention
+    log_decay: Tensor | None = None  # log r of one step: (1, key heads, 1), or (batch, key heads, n) per token
+    steps: Tensor | None = None  # (batch or 1, key heads or 1, n), and a last axis of angles if each has its own
+    state: State | None = None
+
+
+def phases_of(order: Order, k: Tensor) -> Tensor | None:
+    """Return the phase of each token, continuing that of the state, or None if the steps are fixed."""
+    before = None
+    if order.state is not None:
+        before = order.state.phase
+        _check_phase(before, order.steps, k)
+    return None if order.steps is None else _phases(order.steps, order.tokens, before)
+
+
+def make_tables(
+    encoding: PositionalEncoding, order: Order, phase: Tensor | None, q: Tensor, k: Tensor
+) -> tuple[Any, Any]:
+    """Return the encoding's tables for queries and keys, which are the same object in self-attention."""
+    if phase is not None:
+        table = encoding.phase_table(phase, q.dtype)
+        return table, table
+    tokens, keys, axes = order.tokens, order.keys, encoding.axes
+    given = tokens.positions is not None and keys.positions is not None
+    require(given or axes == 1, f"An encoding of {axes} axes needs positions; pass positions=lrpe.positions.grid(...).")
+    if keys is tokens:
+        table = encoding.table(positions_of(tokens, q), q.dtype)
+        return table, table
+    return encoding.tables(positions_of(tokens, q), positions_of(keys, k), q.dtype)
+
+
+def check_cross_attention(causal: bool, order: Order) -> None:
+    """Check that cross-attention, which has no order of queries and keys, is not causal and counts no steps."""
+    if order.keys is order.tokens:
+        return
+    require(
+        not causal,
+        "Cross-attention has no order of queries and keys, so its sum is bidirectional. Pass "
+        'summation="bidirectional".',
+    )
+    require(
+        order.log_decay is None,
+        "A decay counts steps between tokens of one sequence; cross-attention has none. Pass decay=None.",
+    )
+    require(
+        order.steps is None,
+        "Token-dependent steps lead from token to token of one sequence; cross-attention has none. Use an encoding of "
+        "fixed steps.",
+    )

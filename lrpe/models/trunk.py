@@ -10,7 +10,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.utils.generic import can_return_tuple
 
-from lrpe.attention.softmax_attention import SoftmaxAttention
+from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.tokens import Given, Tokens, positions_of, read_tokens
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors

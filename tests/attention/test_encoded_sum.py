@@ -5,7 +5,6 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-import lrpe.attention.linear_sum
 from lrpe import Encoding, Householder, Orthogonal, encoding, linear_attention
 from lrpe.attention.sums.bidirectional import EncodedSum, can_fuse, encoded_sum
 from lrpe.positions import sequence
@@ -44,7 +43,7 @@ def taken(monkeypatch):
         calls.append(arguments)
         return encoded_sum(*arguments)
 
-    monkeypatch.setattr(lrpe.attention.linear_sum, "encoded_sum", counted)
+    monkeypatch.setattr("lrpe.attention.linear.encoded_sum", counted)
     return calls
 
 
@@ -53,7 +52,7 @@ def both_ways(monkeypatch, taken, run, leaves):
     found = []
     for at_once in (True, False):
         if not at_once:
-            monkeypatch.setattr(lrpe.attention.linear_sum, "can_fuse", lambda *_: False)
+            monkeypatch.setattr("lrpe.attention.linear.can_fuse", lambda *_: False)
         before, y = len(taken), run()
         assert len(taken) == before + at_once
         found.append((y, *torch.autograd.grad(y.square().sum(), leaves)))

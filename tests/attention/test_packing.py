@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-import lrpe.attention.linear_sum
 from lrpe import Causal, LinearAttention, LrpeError, SoftmaxAttention, linear_attention
 from tests.attention.choices import SOME, WIDTH, Choice
 from tests.encodings.compositions import features
@@ -85,7 +84,7 @@ def test_states_of_packed_sequences_are_summed_only_if_they_are_asked_for(monkey
     def refuse(*_):
         raise AssertionError("nobody asked for these states")
 
-    monkeypatch.setattr(lrpe.attention.linear_sum, "packed_states", refuse)
+    monkeypatch.setattr("lrpe.attention.linear.packed_states", refuse)
     x, told = features(1, 6, WIDTH), {"cu_seqlens": torch.tensor([0, 2, 6])}
     layer = LinearAttention(WIDTH, 2).double()
     layer(x, **told)

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.attention.sums.chunked import sum_backward, sum_forward, sum_out_of_place
-from lrpe.attention.sums.loop import loop_backward, loop_forward
+from lrpe.attention.sums.chunked import loop_backward, loop_forward, sum_backward, sum_forward, sum_out_of_place
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import Differentiable, eager
 from lrpe.errors import LrpeError

@@ -11,12 +11,11 @@ from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.attention.state import DecodingState
-from lrpe.attention.summation import Causal
+from lrpe.attention.summation import Causal, one_token
 from lrpe.attention.sums.bidirectional import bidirectional_sums
 from lrpe.attention.sums.causal import causal_sums
 from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import Problem
-from lrpe.attention.sums.recurrent import one_token
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks import block, token_dependent
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
