@@ -30,7 +30,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed"),),
     "lrpe.models": (
-        *("_needs", "schema", "configuration", "architectures", "block", "cache", "inputs", "weights", "trunk"),
+        *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
+        *("inputs", "weights", "trunk"),
         *("language_models", "classification", "saved", "remote_code", "export"),
     ),
     "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),
