@@ -26,7 +26,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.attention": (
         *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "summation"),
-        *("convolution", "output_gate", "decay", "steps", "layer", "linear", "softmax", "functional"),
+        *("convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax", "functional"),
     ),
     "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed"),),
     "lrpe.models": (

@@ -1,12 +1,22 @@
 """Linear and softmax attention with relative positions: functions, layers, normalisers, decay and decoding states."""
 
-from lrpe.attention.decay import Decay, FixedDecay, GatedDecay, LearnedDecay, spread_decay, tnl_decay
+from lrpe.attention.decay import (
+    Decay,
+    FixedDecay,
+    GatedDecay,
+    LearnedDecay,
+    StepDecay,
+    retnet_decay,
+    spread_decay,
+    tnl_decay,
+)
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear import LinearAttention
+from lrpe.attention.members import MEMBERS, Member
 from lrpe.attention.normalizer import ClampedDelta, EncodedDelta, Normalizer, OutputNorm, PlainDelta
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValueState
-from lrpe.attention.steps import Steps
+from lrpe.attention.steps import SharedSteps, Steps
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 
 __all__ = [
@@ -25,9 +35,14 @@ __all__ = [
     "FixedDecay",
     "LearnedDecay",
     "GatedDecay",
+    "StepDecay",
     "spread_decay",
     "tnl_decay",
+    "retnet_decay",
+    "MEMBERS",
+    "Member",
     "Steps",
+    "SharedSteps",
     "DecodingState",
     "KeyValueState",
 ]

@@ -34,6 +34,12 @@ def tnl_decay(heads: int, layer: int = 0, layers: int = 1) -> list[float]:
     return [math.exp(-8 * h / heads * (1 - layer / layers)) for h in range(1, heads + 1)]
 
 
+def retnet_decay(heads: int) -> list[float]:
+    """Return RetNet's r_h = 1 - 2^(-5-h) for heads h = 0, ..., H-1."""
+    check_count("heads", heads, most=2**16)
+    return [1 - 2 ** (-5.0 - h) for h in range(heads)]
+
+
 class Decay(Precise):
     """Base class: the logarithm of r for one step, log r ≤ 0."""
 
@@ -105,6 +111,28 @@ class GatedDecay(Decay):
         return self.weight.new_zeros(1, 1, self.weight.shape[1])
 
 
+class StepDecay(Decay):
+    """r_t = exp(-A Δ_t) per token and key head, Mamba-3's, for the Δ_t that also scales the token's steps.
+
+    A = exp(log_rate) is learned and starts at 1. The layer passes Δ, (batch, n, key heads), in place of the tokens.
+    """
+
+    per_token = True
+
+    def __init__(self, key_heads: int):
+        super().__init__()
+        check_count("key_heads", key_heads)
+        self.log_rate: Tensor
+        keep(self, "log_rate", torch.zeros(key_heads), learned=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (-self.log_rate.exp().to(x.dtype) * x).clamp(min=FORGET).mT
+
+    def rates(self) -> Tensor:
+        """Return r per key head for Δ = 1."""
+        return (-self.log_rate.detach().exp()).exp()
+
+
 def _logit(r: Tensor) -> Tensor:
     """Return a with σ(a) = r. An r of 1 has none; the largest float64 below 1 takes its place."""
     return torch.special.logit(in_float64(r).clamp(max=1 - 2**-53)).to(torch.float32)
@@ -112,8 +140,13 @@ def _logit(r: Tensor) -> Tensor:
 
 DecayChoice = str | Tensor | Sequence[float] | Decay | None  # a name, one r per key head, a module, or None
 
-_SPREADS: dict[str, Callable[[int], list[float]]] = {"spread": spread_decay, "tnl": tnl_decay}
-DECAYS = (*_SPREADS, "learned", "gated")
+_SPREADS: dict[str, Callable[[int], list[float]]] = {
+    "spread": spread_decay,
+    "tnl": tnl_decay,
+    "retnet": retnet_decay,
+}
+_WITH_PARAMETERS = ("learned", "gated", "mamba3")
+DECAYS = (*_SPREADS, *_WITH_PARAMETERS)
 
 
 def choose_decay(choice: DecayChoice, encoding: PositionalEncoding, key_heads: int, width: int) -> Decay | None:
@@ -122,6 +155,14 @@ def choose_decay(choice: DecayChoice, encoding: PositionalEncoding, key_heads: i
         check_alone(encoding)
         _check_module(choice, key_heads, width)
         return choice
+    if isinstance(choice, str) and choice == "mamba3":
+        check_alone(encoding)
+        require(
+            encoding.steps == "shared",
+            f"decay='mamba3' shares Δ with the steps of an encoding with steps='shared'; got steps={encoding.steps!r}. "
+            "Use encoding='mamba3', or decay='gated'.",
+        )
+        return StepDecay(key_heads)
     if isinstance(choice, str) and choice in ("learned", "gated"):
         check_alone(encoding)
         start = spread_decay(key_heads)
@@ -161,7 +202,7 @@ def check_alone(encoding: PositionalEncoding) -> None:
 def _named_rates(name: str, key_heads: int) -> list[float]:
     """Return the constant r per key head of a named decay."""
     require(
-        name not in ("learned", "gated"),
+        name not in _WITH_PARAMETERS,
         f"decay={name!r} has parameters, which a layer owns; pass log_decay= here, or use LinearAttention.",
     )
     if name not in _SPREADS:

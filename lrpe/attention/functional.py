@@ -12,6 +12,7 @@ from lrpe.attention.decay import Decay, DecayChoice, bound_log_decay, check_alon
 from lrpe.attention.feature_map import FeatureMap, check_feature_dtype, choose_feature_map
 from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features
 from lrpe.attention.linear import Choices, sum_and_normalize
+from lrpe.attention.members import complete
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
 from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.steps import Order, read_steps
@@ -31,11 +32,11 @@ def linear_attention(
     k: Tensor,
     v: Tensor,
     encoding: str | EncodingConfig | PositionalEncoding = RECOMMENDED.encoding,
-    feature_map: str | FeatureMap = RECOMMENDED.feature_map,
-    normalizer: str | Normalizer = RECOMMENDED.normalizer,
+    feature_map: str | FeatureMap = "default",
+    normalizer: str | Normalizer = "default",
     *,
     summation: str | Summation = "causal",
-    decay: DecayChoice = RECOMMENDED.decay,
+    decay: DecayChoice = "default",
     log_decay: Tensor | None = None,
     steps: Tensor | None = None,
     positions: Tensor | None = None,
@@ -59,9 +60,9 @@ def linear_attention(
         encoding: a name, an EncodingConfig or an encoding. A name builds the encoding at every call, from seed 0 and
             without gradients; to train its angles or to save time, build it once with ``lrpe.encoding``.
         feature_map, normalizer, summation, positions, mask, sequences, cu_seqlens: as in ``LinearAttention``.
-        decay: "spread", "tnl", one r per key head, or None; see ``LinearAttention``.
+        decay: "default", "spread", "tnl", "retnet", one r per key head, or None; see ``LinearAttention``.
         log_decay: log r_t ≤ 0 per token, (batch or 1, key heads or 1, n), with a gradient: the weight of key s for
-            query t is exp(Σ log r_τ) over s < τ ≤ t. It replaces the default ``decay``. A token with -inf forgets
+            query t is exp(Σ log r_τ) over s < τ ≤ t. It replaces the "default" ``decay``. A token with -inf forgets
             everything before it.
         steps: u_t per token, (batch or 1, key heads or 1, n), or with a last axis of angles, with a gradient: token t
             turns by u_t·α instead of α. The encoding must be of Type 1 or 2.
@@ -82,6 +83,8 @@ def linear_attention(
     (torch.Size([1, 2, 5, 4]), torch.Size([1, 2, 4, 4]))
     """
     q, k, v = _read_vectors(q, k, v, layout)
+    decay = None if log_decay is not None and isinstance(decay, str) and decay == "default" else decay
+    feature_map, normalizer, decay = complete(encoding, feature_map, normalizer, decay)
     choices = _choose(encoding, feature_map, normalizer, summation, (q, k, v))
     encode, chosen = choices.encoding, choices.summation
     numbered = {} if encode.axes > 1 else {"positions": positions}
@@ -118,10 +121,7 @@ def _read_decays(decay: Any, log_decay: Any, encoding: PositionalEncoding, k: Te
     if log_decay is None:
         r = read_decay(decay, encoding, k.shape[1])
         return None if r is None else in_float64(r).to(k.device).log()[None, :, None]
-    default = isinstance(decay, str) and decay == RECOMMENDED.decay
-    require(
-        decay is None or default, lambda: f"log_decay replaces decay; got decay={decay!r} too. Pass one of the two."
-    )
+    require(decay is None, lambda: f"log_decay replaces decay; got decay={decay!r} too. Pass one of the two.")
     check_alone(encoding)
     return read_log_decay(log_decay, k)
 

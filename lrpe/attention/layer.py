@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from lrpe.arguments import check_count, check_rate, check_real, check_tensor
 from lrpe.attention.convolution import ShortConvolution, choose_convolution
-from lrpe.attention.decay import Decay, DecayChoice, choose_decay
+from lrpe.attention.decay import Decay, DecayChoice, StepDecay, choose_decay
 from lrpe.attention.feature_map import FeatureMap, feature_width
 from lrpe.attention.inputs import read_step_mask
 from lrpe.attention.output_gate import OutputGate, choose_output_gate
-from lrpe.attention.steps import Order, State, Steps, choose_steps
+from lrpe.attention.steps import Order, SharedSteps, State, Steps, choose_steps
 from lrpe.attention.summation import Summation
 from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens, zero_both_paddings
 from lrpe.encodings.config import EncodingConfig
@@ -214,9 +214,7 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         window = self.window_of(state, x)
         if self.convolution is not None:
             (q, k, v), window = self.convolution((q, k, v), tokens, context_tokens, window)
-        log_decay = None if self.decay is None else self.decay(context)
-        steps = None if self.steps is None else self.steps(context)
-        order = Order(tokens, context_tokens, log_decay, steps, state)
+        order = Order(tokens, context_tokens, *self.log_decay_and_steps(context), state)
         out, after = self.weigh(q, k, v, order, wants_state)
         if self.convolution is not None and after is not None:
             after = cast(Any, after).with_window(window)
@@ -233,6 +231,14 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         if self.convolution is not None:
             self.convolution.check_window(state.window, x)
         return state.window
+
+    def log_decay_and_steps(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return log r and the steps of the tokens x, each None if the layer has none."""
+        steps = None if self.steps is None else self.steps(x)
+        if isinstance(self.decay, StepDecay):
+            assert isinstance(self.steps, SharedSteps)  # choose_decay checks it
+            return self.decay(self.steps.delta(x)), steps
+        return None if self.decay is None else self.decay(x), steps
 
     def check_inputs(self, x: Tensor, context: Tensor) -> None:
         width = self.sizes.width

@@ -17,6 +17,7 @@ from lrpe.attention.layer import (
     choose_encoding,
     configure_features,
 )
+from lrpe.attention.members import complete
 from lrpe.attention.normalizer import Features, Normalizer, choose_normalizer
 from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.steps import Order, check_cross_attention, last_phase, make_tables, phases_of
@@ -131,8 +132,9 @@ def _check_state_fits(state: DecodingState, problem: Problem) -> None:
 class LinearAttention(AttentionLayer[DecodingState]):
     """o_t = N(Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s).
 
-    Encoding, feature map, normaliser, summation and decay are independent choices. Their defaults are
-    the ones that docs/choosing.md recommends, and equal those of ``LrpeConfig``.
+    Encoding, feature map, normaliser, summation and decay are independent choices. "default" is the part that a named
+    encoding was published with (``lrpe.attention.members.MEMBERS``: pope, retnet, lrpe-d, mamba3), or else the one that
+    docs/choosing.md recommends: elu+1, plain and spread, as in ``LrpeConfig``.
 
     Args:
         width: size of the input and output vectors.
@@ -147,8 +149,9 @@ class LinearAttention(AttentionLayer[DecodingState]):
             Normalizer.
         summation: "causal", "bidirectional", or a Summation.
         decay: "spread" (see ``spread_decay``), "tnl" (see ``tnl_decay``), "learned" (one r per head, which starts at
-            the spread one), "gated" (one r per head and token), one r per key head, a Decay, or None. It must be None
-            for an encoding with its own decay, for one on a grid, and for cross-attention.
+            the spread one), "gated" (one r per head and token), "retnet" (see ``retnet_decay``), "mamba3" (per token,
+            by the Δ of encoding="mamba3"), one r per key head, a Decay, or None. It must be None for an encoding with
+            its own decay, for one on a grid, and for cross-attention.
         bias: whether the projections have biases.
         qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
         output_gate: "sigmoid" or "silu", multiplies the joined heads by that function of a projection of x; or None.
@@ -175,10 +178,10 @@ class LinearAttention(AttentionLayer[DecodingState]):
         head_dim: int | None = None,
         value_dim: int | None = None,
         *,
-        feature_map: str | FeatureMap = RECOMMENDED.feature_map,
-        normalizer: str | Normalizer = RECOMMENDED.normalizer,
+        feature_map: str | FeatureMap = "default",
+        normalizer: str | Normalizer = "default",
         summation: str | Summation = "causal",
-        decay: DecayChoice = RECOMMENDED.decay,
+        decay: DecayChoice = "default",
         bias: bool = True,
         qkv_bias: bool | None = None,
         output_gate: str | None = None,
@@ -188,6 +191,7 @@ class LinearAttention(AttentionLayer[DecodingState]):
     ):
         sizes = Heads.of(width, heads, key_heads, head_dim, value_dim)
         super().__init__(sizes, bias, qkv_bias, dropout)
+        feature_map, normalizer, decay = complete(encoding, feature_map, normalizer, decay)
         self.phi = choose_feature_map(feature_map, sizes.head_dim)
         width = feature_width(self.phi, sizes.head_dim)
         if not isinstance(encoding, PositionalEncoding):

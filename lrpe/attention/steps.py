@@ -10,12 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.arguments import check_count, check_real, check_tensor
+from lrpe.attention.decay import spread_decay
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
 
 State = TypeVar("State")
+_LEAST_BIAS = -40.0  # of Δ = softplus(b), for a decay that float64 rounds to 1
 
 
 class Steps(Precise):
@@ -47,10 +49,40 @@ class Steps(Precise):
         return f"key_heads={self.key_heads}" + ("" if self.angles is None else f", angles={self.angles}")
 
 
+class SharedSteps(Steps):
+    """u_t = tanh(W x_t) Δ_t per key head and angle, Mamba-3's, with Δ_t = softplus(V x_t + b) per key head.
+
+    A decay may share Δ. W and V start at 0, and b so that Δ starts at -log r of the spread decay.
+    """
+
+    def __init__(self, width: int, key_heads: int, angles: int):
+        super().__init__(width, key_heads, angles)
+        self.delta_weight: Tensor
+        self.delta_bias: Tensor
+        keep(self, "delta_weight", torch.zeros(key_heads, width), learned=True)
+        start = -torch.tensor(spread_decay(key_heads), dtype=torch.float64, device="cpu").log()
+        keep(self, "delta_bias", start.expm1().log().clamp(min=_LEAST_BIAS), learned=True)
+
+    def delta(self, x: Tensor) -> Tensor:
+        """Return Δ of the tokens x (batch, n, width): (batch, n, key heads)."""
+        dtype = compute_dtype(x.dtype)
+        with without_autocast(x):
+            return F.softplus(F.linear(x.to(dtype), self.delta_weight.to(dtype), self.delta_bias.to(dtype)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        dtype = compute_dtype(x.dtype)
+        with without_autocast(x):
+            a = F.linear(x.to(dtype), self.weight.to(dtype)).unflatten(-1, (self.key_heads, self.angles or 1))
+            return (a.tanh() * self.delta(x).unsqueeze(-1)).transpose(1, 2)
+
+
 def choose_steps(encoding: PositionalEncoding, width: int, key_heads: int) -> Steps | None:
     """Return the steps that an encoding takes from the tokens, or None if its steps are fixed."""
     if encoding.steps == "fixed":
         return None
+    if encoding.steps == "shared":
+        assert encoding.angle_count is not None  # an Encoding checks it
+        return SharedSteps(width, key_heads, encoding.angle_count)
     return Steps(width, key_heads, encoding.angle_count if encoding.steps == "angle" else None)
 
 

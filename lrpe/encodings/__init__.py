@@ -1,7 +1,7 @@
 """The family M_s = Λ^(s) P: bases P, position matrices Λ, their angles, and what composes them."""
 
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
-from lrpe.encodings.angles import Angles, Interpolation, NTKAware, YaRN
+from lrpe.encodings.angles import Angles, Interpolation, MixedAngles, NTKAware, YaRN
 from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
@@ -41,6 +41,7 @@ __all__ = [
     "Grid",
     # α
     "Angles",
+    "MixedAngles",
     "Interpolation",
     "NTKAware",
     "YaRN",

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,26 @@ def harmonic(count: int, length: int) -> Tensor:
 def constant(count: int, length: int) -> Tensor:
     """α_k = π / 2·length for every k, cosFormer's."""
     return torch.full((count,), _quarter_turn(length), dtype=torch.float64, device="cpu")
+
+
+def half_turn(count: int) -> Tensor:
+    """α_k = π for every k, Mamba-3's: a token-dependent step u with |u| ≤ 1 turns by at most half a turn."""
+    return torch.full((count,), math.pi, dtype=torch.float64, device="cpu")
+
+
+def high_frequency(count: int, length: int, dim: int | None = None, base: float = 10000.0) -> Tensor:
+    """α_k = base^(-2k / dim) if that is at least 2π/length, else 0: HoPE's (Chen et al., 2024); dim = 2·count if None.
+
+    An angle that makes no whole turn within the trained length would take unseen values beyond it.
+    """
+    alpha = geometric(count, dim or 2 * count, base)
+    return torch.where(alpha < 4 * _quarter_turn(length), 0, alpha)
+
+
+def keep_fastest(alpha: Tensor, share: float) -> Tensor:
+    """Return α (count,) with all but the ``share`` of the largest angles set to 0, as p-RoPE does."""
+    slowest = alpha.argsort(descending=True, stable=True)[math.ceil(share * len(alpha)) :]
+    return alpha.index_fill(0, slowest, 0.0)
 
 
 def _quarter_turn(length: int) -> float:
@@ -121,13 +141,19 @@ class Angles(Precise):
     it moved α itself, slow angles would be carried away within a few updates. An angle keeps its sign, and an angle of
     0 stays 0.
 
+    A key may have a learned phase δ besides: a query at s turns by s·α, and a key by s·α + δ. The parameter ``delta``
+    has the shape of α and starts at 0.
+
     Args:
         alpha: the angles.
         learned: whether α is learned.
         scaling: how α is scaled for longer contexts.
         dim: the width in the exponent of geometric angles, which scaling needs; 2·count if None.
         base: the base of geometric angles, which scaling needs.
+        key_phase: whether keys have a learned phase δ.
     """
+
+    axes: int = 1  # integers in a position
 
     def __init__(
         self,
@@ -136,6 +162,7 @@ class Angles(Precise):
         scaling: Scaling | None = None,
         dim: int | None = None,
         base: float = 10000.0,
+        key_phase: bool = False,
     ):
         super().__init__()
         alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, dtype=torch.float64, device="cpu")
@@ -147,6 +174,10 @@ class Angles(Precise):
         keep_exact(self, "start" if learned else "alpha", alpha)
         if learned:
             keep(self, "log_alpha", torch.zeros_like(alpha), learned)
+        self.delta: Tensor | None
+        self.register_parameter("delta", None)
+        if key_phase:
+            keep(self, "delta", torch.zeros_like(alpha), learned=True)
         self.scaling = scaling
         self.dim = dim or 2 * alpha.shape[-1]
         self.base = base
@@ -203,6 +234,17 @@ class Angles(Precise):
         alpha = self.scaled()
         return positions.to(alpha.device).unsqueeze(1).unsqueeze(-1) * alpha
 
+    def at(self, *s: int) -> Tensor:
+        """Return s·α at one position on the CPU; (1 or heads, count)."""
+        return s[0] * self.scaled().to("cpu").squeeze(-2)
+
+    def key_phase(self, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+        """Return cos δ and sin δ, (1 or heads, 1, count), if keys have a phase."""
+        if self.delta is None:
+            return None
+        delta = in_float64(self.delta).reshape(self.heads or 1, 1, self.count)
+        return delta.cos().to(self.delta.device, dtype), delta.sin().to(self.delta.device, dtype)
+
     def at_phases(self, phases: Tensor) -> Tensor:
         """Return p·α in float64 for real phases p, the sums of token-dependent steps, which replace positions.
 
@@ -232,7 +274,47 @@ class Angles(Precise):
 
     def extra_repr(self) -> str:
         shown = "" if self.scaling is None else f", scaling={self.scaling}"
+        shown += "" if self.delta is None else ", key_phase=True"
         return f"{tuple(self._shape)}, learned={self.learned}{shown}"
+
+
+class MixedAngles(Angles):
+    """s ↦ α_k (û_k·s) for positions s on a grid: pair k turns by the vector α_k û_k times (row, column, ...).
+
+    RoPE-Mixed (Heo et al., 2024), and with a learned P STRING (Schenck et al., 2025). An axial grid, whose pairs follow
+    one axis each, has the unit vectors û_k = (1, 0) and (0, 1). If α is learned, so are the directions û.
+
+    Args:
+        alpha: the lengths α_k of the vectors, (count,) or (heads, count).
+        directions: vectors along û_k, (axes, count) or (heads, axes, count).
+        options: those of ``Angles``.
+    """
+
+    def __init__(self, alpha: Tensor, directions: Tensor, learned: bool = False, **options: Any):
+        super().__init__(alpha, learned, **options)
+        shape = (*self._shape[:-1], directions.shape[-2], self.count)
+        require(
+            tuple(directions.shape) == shape and bool((directions.norm(dim=-2) > 0).all()),
+            f"directions must have shape (axes, count), or (heads, axes, count) as alpha has heads, and no vector may "
+            f"be 0; got {tuple(directions.shape)} for alpha of shape {tuple(self._shape)}.",
+        )
+        self.axes = directions.shape[-2]
+        self.directions: Tensor
+        directions = directions.detach().clone()
+        if learned:
+            keep(self, "directions", directions, learned)
+        else:
+            keep_exact(self, "directions", directions)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Return α (û·s) in float64; (batch, n, axes) -> (batch, 1 or heads, n, count)."""
+        alpha, along = self.scaled(), in_float64(self.directions).reshape(self.heads or 1, self.axes, self.count)
+        along = (along / along.norm(dim=-2, keepdim=True)).to(alpha.device)
+        return (positions.to(alpha.device, alpha.dtype).unsqueeze(1) @ along) * alpha
+
+    def at(self, *s: int) -> Tensor:
+        place = torch.tensor(s, device=self.directions.device).reshape(1, 1, self.axes)
+        return self(place)[0, :, 0].to("cpu")
 
 
 def _learned_alpha(start: Tensor, log_alpha: Tensor) -> Tensor:

@@ -8,7 +8,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lrpe.encodings.angles import SCALINGS, Angles, Interpolation, Scaling, constant, geometric, harmonic, linear
+from lrpe.encodings.angles import (
+    SCALINGS,
+    Angles,
+    Interpolation,
+    MixedAngles,
+    Scaling,
+    constant,
+    geometric,
+    half_turn,
+    harmonic,
+    high_frequency,
+    keep_fastest,
+    linear,
+)
 from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.encoding import STEPS, Encoding, PositionalEncoding
 from lrpe.encodings.grid import Grid
@@ -21,7 +34,7 @@ from lrpe.encodings.registry import Registry
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.precision import next_seed
+from lrpe.precision import next_seed, normal
 
 
 @dataclass(frozen=True)
@@ -36,20 +49,25 @@ class EncodingConfig:
         matrix: Λ, by name: unitary (Type 1), orthogonal (Type 2), permutation (Type 3); or stochastic, which is SPE.
         heads: the number of (key) heads if each has its own α or permutation; None if they share one.
         axes: integers per position (2 for images); each axis acts on its own share of the dimensions.
+        mixed_axes: whether instead each pair of Type 2, or feature of Type 1, turns by α·(s_1, ..., s_axes) with a
+            vector α of its own, of the length that ``angles`` gives and of a random direction.
         seed: the seed of Householder vectors, permutations, the learned basis and SPE's noise. With None each
             ``build()`` draws from torch's global generator, so that every layer has its own.
         reflections: Householder reflections in P.
         learned_basis: whether the Householder vectors are learned.
-        angles: α, by name: geometric, linear, harmonic, constant (the last three need ``length``).
+        angles: α, by name: geometric, half-turn; or linear, harmonic, constant, hope, which need ``length``.
         base: the base of geometric angles.
         length: the longest position, for the angles that depend on it.
-        learned_angles: whether α is learned.
+        learned_angles: whether α is learned, and with ``mixed_axes`` its direction.
+        rotated_share: the share of the angles, the fastest, that are not set to 0.
+        key_phase: whether keys of Type 1 or 2 turn by a learned phase δ besides, one per angle, which starts at 0.
         rotated: dimensions that Type 2 rotates; all if None.
         alternating: dimensions that Type 2 multiplies by (-1)^s.
         scaling: scales α for longer contexts: Interpolation, NTKAware or YaRN, or {"kind": "yarn", "factor": 4, ...}.
         acts: whether it is applied before or after the feature map φ.
         decay: one r_h per head if scores decay as r_h^|t-s|, else None.
-        steps: "fixed", or whether an attention layer takes the steps from the tokens: one per "head" or per "angle".
+        steps: "fixed", or whether an attention layer takes the steps from the tokens: one per "head", one per "angle",
+            or "shared", which is one per angle times a Δ per head that a decay may share.
         sines: K of SPE, the number of sines.
         realizations: R of SPE, which is its feature width.
     """
@@ -59,6 +77,7 @@ class EncodingConfig:
     matrix: str = "orthogonal"
     heads: int | None = None
     axes: int = 1
+    mixed_axes: bool = False
     seed: int | None = None
     reflections: int = 1
     learned_basis: bool = False
@@ -66,12 +85,14 @@ class EncodingConfig:
     base: float = 10000.0
     length: int | None = None
     learned_angles: bool = False
+    rotated_share: float = 1.0
+    key_phase: bool = False
     rotated: int | None = None
     alternating: int = 0
     scaling: dict[str, Any] | None = None
     acts: Literal["before", "after"] = "after"
     decay: tuple[float, ...] | None = None
-    steps: Literal["fixed", "head", "angle"] = "fixed"
+    steps: Literal["fixed", "head", "angle", "shared"] = "fixed"
     sines: int = 1
     realizations: int = 64
 
@@ -100,18 +121,27 @@ class EncodingConfig:
     def build(self) -> PositionalEncoding:
         if self.matrix in OUTSIDE:
             return OUTSIDE[self.matrix](self)
-        parts = [MATRICES[self.matrix](self, axis) for axis in range(self.axes)]
+        parts = [MATRICES[self.matrix](self, axis) for axis in range(self.blocks)]
+        require(
+            all(part.axes == self.axes // self.blocks for part in parts),
+            f"mixed_axes needs angles, as Types 1 and 2 have; got matrix={self.matrix!r}. Pass mixed_axes=False.",
+        )
         return Encoding(
             BASES[self.basis](self),
-            parts[0] if self.axes == 1 else Grid(*parts),
+            parts[0] if len(parts) == 1 else Grid(*parts),
             acts=self.acts,
             decay=None if self.decay is None else torch.tensor(self.decay, dtype=torch.float64, device="cpu"),
             steps=self.steps,
         )
 
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of Λ, each of which follows one axis, or all axes if they are mixed."""
+        return 1 if self.mixed_axes else self.axes
+
     def share(self, dims: int, axis: int) -> int:
-        """Return an axis's share of ``dims`` dimensions; the first axes take the remainder."""
-        return dims // self.axes + (axis < dims % self.axes)
+        """Return an axis's share of ``dims`` dimensions; the first axes take the remainder. Mixed axes share all."""
+        return dims // self.blocks + (axis < dims % self.blocks)
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
@@ -150,9 +180,9 @@ def _look_up(kind: str, name: str, known: dict[str, Any]) -> Any:
 _TYPES: dict[Any, tuple[str, ...]] = {
     int: ("head_dim", "axes", "reflections", "alternating", "sines", "realizations"),
     (int, type(None)): ("heads", "length", "rotated", "seed"),
-    bool: ("learned_basis", "learned_angles"),
+    bool: ("learned_basis", "learned_angles", "mixed_axes", "key_phase"),
     str: ("basis", "matrix", "angles", "acts"),
-    (int, float): ("base",),
+    (int, float): ("base", "rotated_share"),
     (list, tuple, type(None)): ("decay",),
 }
 
@@ -175,6 +205,10 @@ def _check_sizes(config: EncodingConfig) -> None:
         value = getattr(config, name)
         fits = least <= value < 2**20 if isinstance(value, int) else name == "heads"  # which may be None
         require(fits, f"{name} must be at least {least} and below 2^20; got {name}={str(value)[:40]}.")
+    require(
+        0 <= config.rotated_share <= 1,
+        f"rotated_share must be from 0 to 1; got rotated_share={config.rotated_share}.",
+    )
     for r in config.decay or ():
         number = isinstance(r, int | float) and not isinstance(r, bool)
         require(number and 0 < r <= 1, f"decay must have one r with 0 < r ≤ 1 per head; got decay={config.decay}.")
@@ -207,21 +241,35 @@ ANGLES: Registry[Callable[..., Tensor]] = Registry(
         "linear": linear,
         "harmonic": harmonic,
         "constant": constant,
+        "hope": high_frequency,
+        "half-turn": lambda count, length=None: half_turn(count),
     }
 )
 
 
 def _build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
+    alpha = keep_fastest(_find_alpha(config, count, dim), config.rotated_share)
+    lead = () if config.heads is None else (config.heads,)
+    alpha, scaling = alpha.expand(*lead, count), _read_scaling(config.scaling)
+    options: dict[str, Any] = {"scaling": scaling, "dim": dim, "base": config.base, "key_phase": config.key_phase}
+    if not config.mixed_axes or config.axes == 1:
+        return Angles(alpha, config.learned_angles, **options)
+    directions = normal(*lead, config.axes, count, seed=next_seed(config.seed)).double()
+    return MixedAngles(alpha, directions, config.learned_angles, **options)
+
+
+def _find_alpha(config: EncodingConfig, count: int, dim: int) -> Tensor:
+    """Return α (count,) of the chosen kind; ``dim`` is the width in the exponent of geometric angles."""
     if config.angles == "geometric":
-        alpha = geometric(count, dim, config.base)
-    else:
-        length = config.length
-        if length is None:
-            raise LrpeError(f"angles={config.angles!r} needs the longest length; pass length=, such as 512.")
-        alpha = ANGLES[config.angles](count, length)
-    if config.heads is not None:
-        alpha = alpha.expand(config.heads, count)
-    return Angles(alpha, config.learned_angles, _read_scaling(config.scaling), dim, config.base)
+        return geometric(count, dim, config.base)
+    if config.angles == "half-turn":
+        return half_turn(count)
+    length = config.length
+    if length is None:
+        raise LrpeError(f"angles={config.angles!r} needs the longest length; pass length=, such as 512.")
+    if config.angles == "hope":
+        return high_frequency(count, length, dim, config.base)
+    return ANGLES[config.angles](count, length)
 
 
 def _write_scaling(scaling: Any) -> dict[str, Any]:
@@ -262,7 +310,7 @@ def _build_orthogonal(config: EncodingConfig, axis: int) -> Orthogonal:
     free = config.head_dim - config.alternating
     rotated = free - free % 2 if config.rotated is None else config.rotated
     require(
-        0 <= rotated <= free and rotated % 2 == 0 and (rotated == 0 or rotated // 2 >= config.axes),
+        0 <= rotated <= free and rotated % 2 == 0 and (rotated == 0 or rotated // 2 >= config.blocks),
         f"rotated must be even, 0 or at least 2 per axis, and rotated + alternating at most head_dim; got "
         f"rotated={rotated}, alternating={config.alternating}, head_dim={config.head_dim}, axes={config.axes}.",
     )

@@ -24,7 +24,8 @@ class PositionalEncoding(Precise):
         decay: the factor per head and step by which scores decay, or None.
         score_scale: the factor of every score.
         angle_count: the number of its angles, each of which a token-dependent step may turn; None if it has none.
-        steps: "fixed", or whether an attention layer takes its steps from the tokens: one per "head" or per "angle".
+        steps: "fixed", or whether an attention layer takes its steps from the tokens: one per "head", one per "angle",
+            or one per angle times a Δ that a decay may share.
     """
 
     head_dim: int
@@ -37,7 +38,7 @@ class PositionalEncoding(Precise):
     decay: Tensor | None
     score_scale: float
     angle_count: int | None = None
-    steps: Literal["fixed", "head", "angle"] = "fixed"
+    steps: Literal["fixed", "head", "angle", "shared"] = "fixed"
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
@@ -72,7 +73,7 @@ class PositionalEncoding(Precise):
         """Encode keys, as ``query`` does queries."""
 
 
-STEPS = ("fixed", "head", "angle")
+STEPS = ("fixed", "head", "angle", "shared")
 
 
 class EncodingTable(NamedTuple):
@@ -82,6 +83,8 @@ class EncodingTable(NamedTuple):
 
 class Encoding(PositionalEncoding):
     """(M_s q)ᴴ (M_t k) = qᴴ W_{t-s} k, with M_s = Λ^(s) P and W_s = Pᴴ Λ^(s) P.
+
+    With a key phase δ, keys are M_s' = Λ^(s) D P for a D of Λ's own form, so that W_s = Pᴴ Λ^(s) D P.
 
     Any basis can be combined with any position matrix. If either is complex the features are (re ‖ im), of width 2d,
     and their real inner product is the real part of the score.
@@ -93,7 +96,6 @@ class Encoding(PositionalEncoding):
     """
 
     relative = True
-    one_for_both = True
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class Encoding(PositionalEncoding):
         matrix: PositionMatrix,
         acts: Literal["before", "after"] = "after",
         decay: Tensor | None = None,
-        steps: Literal["fixed", "head", "angle"] = "fixed",
+        steps: Literal["fixed", "head", "angle", "shared"] = "fixed",
     ):
         super().__init__()
         if not (isinstance(basis, Basis) and isinstance(matrix, PositionMatrix)):
@@ -123,6 +125,7 @@ class Encoding(PositionalEncoding):
             "steps='fixed'.",
         )
         self.basis, self.matrix, self.steps = basis, matrix, steps
+        self.one_for_both = not matrix.has_key_phase
         self.head_dim, self.heads, self.axes = basis.dim, matrix.heads, matrix.axes
         self.feature_dim = 2 * basis.dim if basis.is_complex or matrix.is_complex else basis.dim
         self.acts, self.score_scale, self.angle_count = acts, matrix.score_scale, matrix.angle_count
@@ -176,12 +179,15 @@ class Encoding(PositionalEncoding):
         return self(q, table=table, layout=layout)
 
     def key(self, k: Tensor, table: EncodingTable, layout: Layout = "bhnd") -> Tensor:
+        if self.matrix.has_key_phase:
+            check_table(table, k)
+            table = table._replace(matrix=self.matrix.key_table(table.matrix))
         return self(k, table=table, layout=layout)
 
     def has_adjoint(self, table: EncodingTable) -> bool:
-        """Return whether M_sᵀ is the whole gradient: P and Λ have adjoints, and nothing in them is learned."""
+        """Return whether M_sᵀ is the whole gradient, for queries and keys: nothing is learned, and there is no δ."""
         learned = any(t.requires_grad for t in tensors_of(table))
-        return self.basis.has_adjoint and self.matrix.has_adjoint and not learned
+        return self.one_for_both and self.basis.has_adjoint and self.matrix.has_adjoint and not learned
 
     def transform(self, x: Tensor, table: EncodingTable) -> Tensor:
         """Return M_s x in new memory, without a gradient, for x of the table's dtype; M must have an adjoint."""

@@ -24,6 +24,7 @@ class Grid(PositionMatrix):
         super().__init__(sum(part.dim for part in parts), parts[0].heads)
         self.is_complex = parts[0].is_complex
         self.axes = len(parts)
+        self.has_key_phase = any(part.has_key_phase for part in parts)
         self.parts = cast(Sequence[PositionMatrix], nn.ModuleList(parts))
 
     @property
@@ -35,13 +36,22 @@ class Grid(PositionMatrix):
         along = zip(self.parts, positions.unbind(-1), strict=True)
         return tuple(part.checked_table(s, dtype) for part, s in along)
 
+    def key_table(self, table: Table) -> Table:
+        return tuple(part.key_table(own) for part, own in zip(self.parts, table, strict=True))
+
     def transform(self, y: Tensor, table: Table) -> Tensor:
         shares = y.unflatten(-1, (-1, self.dim)).split([part.dim for part in self.parts], -1)  # re and im, if complex
         turned = zip(self.parts, shares, table, strict=True)
         return torch.cat([part.transform(share.flatten(-2), own) for part, share, own in turned], -1)
 
     def dense(self, *s: int) -> Tensor:
-        blocks = [part.dense(axis) for part, axis in zip(self.parts, s, strict=True)]
-        if self.heads is None:
+        return self._join([part.dense(axis) for part, axis in zip(self.parts, s, strict=True)])
+
+    def dense_key_phase(self) -> Tensor:
+        return self._join([part.dense_key_phase() for part in self.parts])
+
+    def _join(self, blocks: list[Tensor]) -> Tensor:
+        """Return block-diag of matrices, of each head's if they have heads."""
+        if all(block.ndim == 2 for block in blocks):
             return torch.block_diag(*blocks)
         return torch.stack([torch.block_diag(*head) for head in zip(*blocks, strict=True)])

@@ -31,7 +31,12 @@ class Orthogonal(PositionMatrix):
             2 * self.pairs + alternating <= dim,
             f"2·pairs + alternating must be at most dim; got pairs={self.pairs}, alternating={alternating}, dim={dim}.",
         )
-        self.angles, self.angle_count = angles, angles.count
+        require(
+            alternating == 0 or angles.axes == 1,
+            f"alternating must be 0 for mixed angles; got alternating={alternating}, axes={angles.axes}.",
+        )
+        self.angles, self.axes, self.has_key_phase = angles, angles.axes, angles.delta is not None
+        self.angle_count = angles.count if angles.axes == 1 else None
         self.has_adjoint = self.has_adjoint and 2 * self.pairs == dim
 
     @property
@@ -50,6 +55,13 @@ class Orthogonal(PositionMatrix):
         if self.alternating:  # (-1)^p has no real value at a real p
             return super().phase_table(phases, dtype)
         return (cos_sin(self.angles, phases, dtype, axis=-1).flatten(-2),)
+
+    def key_table(self, table: Table) -> Table:
+        turn, *signs = table
+        phase = self.angles.key_phase(turn.dtype)
+        if phase is None:
+            return table
+        return _rotate_in_reals(turn, torch.stack(phase, -1).flatten(-2)), *signs
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
         turn, *signs = table
@@ -70,11 +82,21 @@ class Orthogonal(PositionMatrix):
 
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
-        angle = s[0] * self.angles.scaled().to("cpu").squeeze(-2)
+        return self._dense_at(self.angles.at(*s), (-1.0) ** (s[0] % 2))
+
+    @torch.no_grad()
+    def dense_key_phase(self) -> Tensor:
+        delta = self.angles.delta
+        if delta is None:
+            return super().dense_key_phase()
+        return self._dense_at(delta.double().cpu().reshape(-1, self.pairs), sign=1.0)
+
+    def _dense_at(self, angle: Tensor, sign: float) -> Tensor:
+        """Return rotations by angles (1 or heads, pairs), 1 on the fixed and ``sign`` on the alternating dimensions."""
         cos, sin = angle.cos(), angle.sin()
         blocks = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)  # (heads, p, 2, 2)
         kept = self.dim - 2 * self.pairs - self.alternating
-        diagonal = [1.0] * kept + [(-1.0) ** (s[0] % 2)] * self.alternating
+        diagonal = [1.0] * kept + [sign] * self.alternating
         rest = torch.tensor(diagonal, dtype=torch.float64, device="cpu")
         Lambda = torch.stack([torch.block_diag(*turns, torch.diag(rest)) for turns in blocks]).to(torch.complex128)
         return Lambda[0] if self.heads is None else Lambda

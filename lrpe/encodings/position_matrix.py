@@ -20,6 +20,7 @@ class PositionMatrix(HasAdjoint, Precise):
     is_complex: bool = False
     axes: int = 1  # integers in a position: 1 in a sequence, more on a grid
     angle_count: int | None = None  # the number of angles, if Λ has angles
+    has_key_phase: bool = False  # whether keys turn by a phase δ besides
 
     def __init__(self, dim: int, heads: int | None = None):
         super().__init__()
@@ -63,6 +64,10 @@ class PositionMatrix(HasAdjoint, Precise):
             "Use Unitary, or Orthogonal with alternating=0."
         )
 
+    def key_table(self, table: Table) -> Table:
+        """Return the table of Λ^(s) D for keys, where D = Λ at the angles δ; the table itself if there is no δ."""
+        return table
+
     @abstractmethod
     def transform(self, y: Tensor, table: Table) -> Tensor:
         """Return Λ^(s) y for a table that broadcasts against y: (..., n, dim) -> (..., n, feature_dim).
@@ -77,6 +82,10 @@ class PositionMatrix(HasAdjoint, Precise):
     @abstractmethod
     def dense(self, *s: int) -> Tensor:
         """Return Λ^(s) as a complex128 matrix, (dim, dim) or (heads, dim, dim): the specification."""
+
+    def dense_key_phase(self) -> Tensor:
+        """Return D as a complex128 matrix, (dim, dim) or (heads, dim, dim); I if there is no δ."""
+        return torch.eye(self.dim, dtype=torch.complex128, device="cpu")
 
     def forward(self, y: Tensor, positions: Tensor | None = None) -> Tensor:
         dtype = compute_dtype(y.dtype)

@@ -23,7 +23,8 @@ class Unitary(PositionMatrix):
         angles = angles or Angles(geometric(dim, dim), dim=dim)
         require(angles.count == dim, f"angles must have one α per dimension, dim={dim}; got {angles.count}.")
         super().__init__(dim, angles.heads)
-        self.angles, self.angle_count = angles, angles.count
+        self.angles, self.axes, self.has_key_phase = angles, angles.axes, angles.delta is not None
+        self.angle_count = angles.count if angles.axes == 1 else None
 
     @property
     def score_scale(self) -> float:
@@ -36,12 +37,15 @@ class Unitary(PositionMatrix):
     def phase_table(self, phases: Tensor, dtype: torch.dtype = torch.float32) -> Table:
         return (cos_sin(self.angles, phases, dtype, axis=-2).flatten(-2),)
 
+    def key_table(self, table: Table) -> Table:
+        phase = self.angles.key_phase(table[0].dtype)
+        return table if phase is None else (_multiply(table[0], *phase),)
+
     def transform(self, y: Tensor, table: Table) -> Tensor:
         (cos_sin,) = table
         if y.shape[-1] == self.dim:
             return _spread(y, cos_sin) if torch.compiler.is_compiling() else _Spread.of(y, cos_sin)
-        (re, im), (cos, sin) = y.chunk(2, -1), cos_sin.chunk(2, -1)
-        return torch.cat([re * cos - im * sin, re * sin + im * cos], -1)
+        return _multiply(y, *cos_sin.chunk(2, -1))
 
     def adjoint_(self, y: Tensor, table: Table) -> Tensor:
         (re, im), (cos, sin) = y.chunk(2, -1), table[0].chunk(2, -1)
@@ -49,9 +53,25 @@ class Unitary(PositionMatrix):
 
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
-        angle = s[0] * self.angles.scaled().to("cpu").squeeze(-2)
+        return self._dense_at(self.angles.at(*s))
+
+    @torch.no_grad()
+    def dense_key_phase(self) -> Tensor:
+        delta = self.angles.delta
+        if delta is None:
+            return super().dense_key_phase()
+        return self._dense_at(delta.double().cpu().reshape(-1, self.dim))
+
+    def _dense_at(self, angle: Tensor) -> Tensor:
+        """Return diag(e^{iθ}) for angles θ (1 or heads, dim)."""
         Lambda = torch.diag_embed(torch.polar(torch.ones_like(angle), angle))
         return Lambda[0] if self.heads is None else Lambda
+
+
+def _multiply(y: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return (re + i im)(cos + i sin) as (re ‖ im), for y as (re ‖ im)."""
+    re, im = y.chunk(2, -1)
+    return torch.cat([re * cos - im * sin, re * sin + im * cos], -1)
 
 
 def _spread(y: Tensor, cos_sin: Tensor) -> Tensor:

@@ -8,14 +8,32 @@ from typing import Any
 from transformers import PreTrainedConfig
 
 from lrpe.attention.layer import RECOMMENDED
+from lrpe.attention.members import complete
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.layer_choices import LayerChoices
-from lrpe.models.schema import FIELDS, check_fields, read_object, shorten
+from lrpe.models.schema import FIELDS, check_fields, is_whole, read_object, shorten
 
-FORMAT = 1
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # format -> its fields as those of the next one
+FORMAT = 2
+
+
+def _rename_half_rotation(values: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 called the listing's half rotation "mixed", which is now another encoding of positions on a grid."""
+
+    def rename(choice: Any) -> Any:
+        if isinstance(choice, list):
+            return [rename(each) for each in choice]
+        if isinstance(choice, dict) and choice.get("name") == "mixed":
+            return choice | {"name": "half-rotated"}
+        return "half-rotated" if choice == "mixed" else choice
+
+    return values | {"encoding": rename(values["encoding"])} if "encoding" in values else values
+
+
+# format -> its fields as those of the next one
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _rename_half_rotation}
 
 _OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple is accepted for a list
+_COMPLETED = ("feature_map", "normalizer", "decay")  # "default" depends on the encoding
 _FOLLOWING = ("num_key_value_heads", "head_dim")  # None is derived from the other sizes
 _MOST_PARAMETERS = 2**40  # 4 TB in float32: more is a mistake in the sizes, refused before memory is allocated
 
@@ -33,9 +51,12 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0};
             the fields of an EncodingConfig; or a list with one of these per layer. Layers draw different Householder
             vectors and permutations from one seed; a seed inside a list entry is used unchanged.
-        feature_map, normalizer: names of the parts of linear attention; see docs/choosing.md.
-        decay: "spread" (one r per key head, with ranges from a few tokens to thousands), "tnl" (TransNormerLLM's, by
-            layer and head), "learned" (one r per head), "gated" (one r per head and token), a list of r, or None.
+        feature_map, normalizer: names of the parts of linear attention; see docs/choosing.md. "default" becomes the
+            part that the named encoding was published with, or else the recommended one: elu+1, plain, and decay
+            "spread".
+        decay: "default", "spread" (one r per key head, with ranges from a few tokens to thousands), "tnl"
+            (TransNormerLLM's, by layer and head), "retnet", "learned" (one r per head), "gated" (one r per head and
+            token), "mamba3" (the same by the Δ of that encoding), a list of r, or None.
         causal: whether a token sees only itself and earlier tokens; None uses the default of the model class.
         absolute_positions: None, "sinusoidal" or "learned" (``max_position_embeddings`` of them), added to embeddings.
         position_layout: positions of image patches: "sequence" (row by row), "grid" (row and column) or "diagonal"
@@ -76,9 +97,9 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         max_position_embeddings: int = 2048,
         attention: str | list[str] = "linear",
         encoding: str | dict[str, Any] | list[str | dict[str, Any]] = RECOMMENDED.encoding,
-        feature_map: str = RECOMMENDED.feature_map,
-        normalizer: str = RECOMMENDED.normalizer,
-        decay: str | list[float] | None = RECOMMENDED.decay,
+        feature_map: str = "default",
+        normalizer: str = "default",
+        decay: str | list[float] | None = "default",
         causal: bool | None = None,
         absolute_positions: str | None = None,
         position_layout: str = "sequence",
@@ -111,6 +132,7 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
     ):
         given = {name: value for name, value in locals().items() if name not in ("self", "kwargs", "__class__")}
         given |= {name: list(given[name]) for name in _OF_LAYERS if isinstance(given[name], tuple)}
+        given |= complete_fields(given)
         for name in kwargs:
             if name not in FIELDS and not name.startswith("_"):
                 raise unknown_name("field of LrpeConfig", name, sorted(given))
@@ -126,7 +148,7 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
         """Read fields of this format or an older one, and check them together with the changes in ``kwargs``."""
-        found = super().from_dict(_upgrade(config_dict), **kwargs)
+        found = super().from_dict(upgrade_fields(config_dict), **kwargs)
         (found[0] if isinstance(found, tuple) else found).check()
         return found
 
@@ -210,7 +232,13 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         return settled
 
 
-def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
+def complete_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the feature map, normaliser and decay, with "default" replaced by what the encoding calls for."""
+    chosen = complete(values["encoding"], *(values[name] for name in _COMPLETED))
+    return dict(zip(_COMPLETED, chosen, strict=True))
+
+
+def upgrade_fields(values: dict[str, Any]) -> dict[str, Any]:
     """Convert the fields of an older format to this one."""
     if not isinstance(values, dict):
         raise LrpeError(f"A configuration must be a JSON object; got {shorten(values)}.")
@@ -218,7 +246,7 @@ def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
     if kind != "lrpe":
         raise LrpeError(f"model_type must be 'lrpe'; got model_type={shorten(kind)}. Load it with AutoConfig.")
     require(
-        isinstance(version, int) and version <= FORMAT,
+        is_whole(version) and version <= FORMAT,
         f"format must be at most {FORMAT} for this version of lrpe; got format={shorten(version)}. Upgrade lrpe.",
     )
     for number in range(version, FORMAT):

@@ -19,7 +19,7 @@ from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.errors import LrpeError, require
 from lrpe.theory.cocycle import describe_equal_steps, describe_test, laws_of_steps, laws_of_transition
-from lrpe.theory.laws import Measure, Report
+from lrpe.theory.laws import Law, Measure, Report
 from lrpe.theory.linearizability import linearizability
 from lrpe.theory.probes import Images, Places, images_of_factor, images_of_map, images_of_matrix, images_of_rows
 from lrpe.theory.rank_growth import as_matrix
@@ -180,12 +180,27 @@ def _verify_encoding(given: Encoding, exact: Encoding, measure: Measure) -> Repo
     laws = (
         measure.linear(exact, dim, axes, heads),
         *measure.definition(encoded, encoded, vectors, places),
+        *_laws_of_key_phase(exact, encoded, measure),
         measure.realised(encoded, relative, vectors, places),
         *measure.representation(relative, vectors, few, steps),
         measure.batches(exact, dim, 2 * (heads or 2), axes),
         measure.precision(given, exact),
     )
     return Report(_describe(exact), laws, measure.tested(encoded, places), _notes_of(exact))
+
+
+def _laws_of_key_phase(exact: Encoding, encoded: Images, measure: Measure) -> list[Law]:
+    """Measure the phase δ of keys, if they have one; ``encoded`` are queries."""
+    if not exact.matrix.has_key_phase:
+        return []
+
+    def encode_keys(rows: Tensor, where: Tensor) -> Tensor:
+        return exact.key(rows, exact.table(where, rows.dtype))
+
+    places, vectors = measure.places(exact.axes), measure.vectors(exact.head_dim)
+    keys = images_of_rows(encode_keys, vectors, exact.axes, exact.heads)(places.every())
+    P = exact.basis.dense().to(torch.complex128)
+    return measure.key_phase(encoded, keys, vectors, places, P.mH @ exact.matrix.dense_key_phase() @ P)
 
 
 def _notes_of(encoding: Encoding) -> tuple[str, ...]:

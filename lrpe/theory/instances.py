@@ -169,9 +169,9 @@ class CosFormer(CanonicalForm):
 
 
 class FamilyForm(CanonicalForm):
-    """Re q_sᴴ W_{t-s} k_t with W_{t-s} = Pᴴ Λ^(t-s) P, for any member of the family, such as RoPE.
+    """Re q_sᴴ W_{t-s} k_t with W_{t-s} = Pᴴ Λ^(t-s) D P, for any member of the family, such as RoPE; D = I without a δ.
 
-    Primitive: (q, k, Pᴴ Λ^(t-s) P), W real if P and Λ are. Linearizable: it is (M_s q_s)ᴴ (M_t k_t) with M_s = Λ^(s) P.
+    Primitive: (q, k, Pᴴ Λ^(t-s) D P), W real if P and Λ are. Linearizable: it is (M_s q_s)ᴴ (M_t D k_t), M_s = Λ^(s) P.
     W comes from the dense matrices that specify the encoding, through which no gradient flows to a learned P or Λ. The
     encoding's ``score_scale``, which attention applies, is left out.
     """
@@ -196,7 +196,7 @@ class FamilyForm(CanonicalForm):
     def W(self, offsets: Tensor) -> Tensor:
         basis, matrix = self.encoding.basis, self.encoding.matrix
         P, Lambda = basis.dense(), torch.stack([matrix.dense(offset) for offset in offsets.tolist()])
-        W = P.mH @ Lambda @ P
+        W = P.mH @ (Lambda @ matrix.dense_key_phase()) @ P
         return W if basis.is_complex or matrix.is_complex else W.real
 
 

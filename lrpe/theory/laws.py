@@ -137,6 +137,16 @@ class Measure:
             self.law("", "W_0 = M_sᴴ M_s = I", on_spot),
         ]
 
+    def key_phase(self, queries: Images, keys: Images, vectors: Tensor, places: Places, D: Tensor) -> list[Law]:
+        """Measure that keys with a phase, M_t D, keep scores relative, and that D is W_0, unitary."""
+        products = {c: queries.products(keys, pairs) for c, pairs in places.pairs.items()}
+        x = vectors.to(D.dtype)
+        return [
+            self.law("Key phase", "M_{s+c}ᴴ M_{t+c} D = M_sᴴ M_t D", *(p - p[:1] for p in products.values())),
+            self.law("", "M_sᴴ M_s D = Re D", products[places.zero] - (x @ D @ x.mT).real),
+            self.law("", "Dᴴ D = I", (D.mH @ D - torch.eye(D.shape[-1], dtype=D.dtype)) @ x.mT),
+        ]
+
     def realised(self, encoded: Images, relative: Images, vectors: Tensor, places: Places) -> Law:
         """Measure whether the features give the scores of the dense matrices."""
         common = [s for s in relative.rows if s in encoded.rows]

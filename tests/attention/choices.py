@@ -22,19 +22,27 @@ def type2_a_head() -> PositionalEncoding:
     return encode
 
 
+def pope() -> PositionalEncoding:
+    """PoPE with phases of keys other than 0, where they start."""
+    encode = encoding("pope", D, learned_angles=True)
+    torch.nn.init.normal_(encode.matrix.angles.delta)  # pyright: ignore[reportAttributeAccessIssue]
+    return encode
+
+
 ENCODINGS: dict[str, Callable[[], PositionalEncoding]] = {
     "type1": lambda: encoding("type1", D, **LEARNED),
     "type2": lambda: encoding("type2", D, **LEARNED),
     "type3": lambda: encoding("type3", D, **LEARNED),
     "rope": lambda: encoding("rope", D),
     "rope-half": lambda: encoding("rope-half", D),
-    "mixed": lambda: encoding("mixed", D),
+    "half-rotated": lambda: encoding("half-rotated", D),
     "none": lambda: encoding("none", D),
     "cosformer": lambda: encoding("cosformer", D, length=32),
     "per": lambda: encoding("per", D, heads=KEY_HEADS),
     "spe": lambda: encoding("spe", D, heads=KEY_HEADS, realizations=7),
     "fourier*unitary": lambda: encoding("fourier*unitary", D, learned_angles=True),
     "type2 a head": type2_a_head,
+    "pope": pope,
 }
 NORMALIZERS = ("plain", "encoded", "output", "output-rms", "output-head")
 DECAYS: dict[str, list[float] | None] = {"none": None, "spread": spread_decay(KEY_HEADS), "explicit": [0.5, 0.9]}

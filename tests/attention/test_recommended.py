@@ -18,6 +18,7 @@ from lrpe import (
     spread_decay,
 )
 from lrpe.attention.layer import RECOMMENDED
+from lrpe.attention.members import complete
 from lrpe.models import LrpeConfig
 from tests.encodings.compositions import features
 
@@ -25,7 +26,10 @@ from tests.encodings.compositions import features
 @pytest.mark.parametrize("function", [LinearAttention, linear_attention, LrpeConfig], ids=lambda each: each.__name__)
 def test_the_defaults_are_those_that_are_recommended(function):
     parameters = inspect.signature(function).parameters
-    assert {name: parameters[name].default for name in RECOMMENDED._fields} == RECOMMENDED._asdict()
+    defaults = {name: parameters[name].default for name in RECOMMENDED._fields}
+    assert defaults.pop("encoding") == RECOMMENDED.encoding
+    assert set(defaults.values()) == {"default"}
+    assert complete(RECOMMENDED.encoding, **defaults) == RECOMMENDED[1:]
 
 
 def test_a_layer_by_default_is_type_2_with_the_spread_decay():
@@ -74,10 +78,13 @@ UNKNOWN = {
     "a summation's type": ({"summation": ["causal"]}, r"summation must be a name or a Summation; got list"),
     "a decay's type": (
         {"decay": {0.9}},
-        r"decay must be 'spread', 'tnl', 'learned', 'gated', one number per key head, or None; got set",
+        r"decay must be 'spread', 'tnl', 'retnet', 'learned', 'gated', 'mamba3', one number per key head, or None; got",
     ),
     "a decay of words": ({"decay": ["fast", "slow"]}, r"decay must be 'spread'"),
-    "a second decay": ({"encoding": encoding("per", 4, heads=2)}, r"brings its own decay: pass decay=None"),
+    "a second decay": (
+        {"encoding": encoding("per", 4, heads=2), "decay": "spread"},
+        r"brings its own decay: pass decay=None",
+    ),
 }
 
 

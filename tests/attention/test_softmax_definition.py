@@ -25,7 +25,7 @@ def pair_score(layer, q, k, t, s, h):
         q_hat = layer.encoding.query(q.expand(KEY_HEADS, 1, D), q_table)[h]
         return q_hat @ layer.encoding.key(k.expand(KEY_HEADS, 1, D), k_table)[h].mT
     P, Lambda = layer.encoding.basis.dense(), layer.encoding.matrix.dense(s - t)
-    Lambda = Lambda if Lambda.ndim == 2 else Lambda[h]
+    Lambda = (Lambda if Lambda.ndim == 2 else Lambda[h]) @ layer.encoding.matrix.dense_key_phase()
     return (q.to(P.dtype).conj() @ (P.mH @ Lambda @ P).to(P.dtype) @ k.to(P.dtype)).real
 
 

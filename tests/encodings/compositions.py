@@ -15,6 +15,7 @@ RELATIVE = (*FAMILY, "per", *PRODUCTS)  # all that are relative exactly
 EVERY = (*RELATIVE, "spe")
 NEEDED: dict[str, dict[str, Any]] = {  # fields that a name cannot do without
     "cosformer": {"length": 64},
+    "hope": {"length": 64},
     "per": {"heads": 3},
     "spe": {"heads": 3, "realizations": 16},
 }

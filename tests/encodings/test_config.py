@@ -12,9 +12,11 @@ from lrpe import EncodingConfig, LinearAttention, LrpeError, configure
 from lrpe.encodings.family import configure_for_heads
 from tests.encodings.compositions import EVERY, features, outputs
 
+LENGTHS = ("cosformer", "hope", "mamba3")  # whose angles are not geometric
+
 
 def config_of(name):
-    scaling = {"kind": "interpolation", "factor": 2.0} if name == "cosformer" else lrpe.encodings.YaRN(2.0, 64)
+    scaling = {"kind": "interpolation", "factor": 2.0} if name in LENGTHS else lrpe.encodings.YaRN(2.0, 64)
     return configure(name, 8, length=64, heads=3, scaling=scaling, seed=7)
 
 
@@ -35,6 +37,7 @@ def test_every_field_goes_through_a_dictionary():
         "matrix": "orthogonal",
         "heads": 2,
         "axes": 2,
+        "mixed_axes": True,
         "seed": 3,
         "reflections": 2,
         "learned_basis": True,
@@ -42,6 +45,8 @@ def test_every_field_goes_through_a_dictionary():
         "base": 100.0,
         "length": 9,
         "learned_angles": True,
+        "rotated_share": 0.5,
+        "key_phase": True,
         "rotated": 4,
         "alternating": 2,
         "scaling": {"kind": "interpolation", "factor": 2.0},
@@ -105,6 +110,9 @@ def test_building_leaves_the_global_generator_alone(name):
         ({"basis": "householder", "learned_basis": True}, lambda e: e.basis.v.requires_grad),
         ({"learned_angles": True}, lambda e: e.matrix.angles.alpha.requires_grad),
         ({"alternating": 3}, lambda e: (e.matrix.pairs, e.matrix.alternating) == (2, 3)),
+        ({"rotated_share": 0.5}, lambda e: (e.matrix.angles.alpha > 0).tolist() == [True, True, False, False]),
+        ({"key_phase": True}, lambda e: e.matrix.angles.delta.requires_grad),
+        ({"axes": 2, "mixed_axes": True}, lambda e: (e.matrix.axes, e.matrix.pairs) == (2, 4)),
         ({"rotated": 4}, lambda e: e.matrix.pairs == 2),
         ({"heads": 3}, lambda e: e.matrix.angles.alpha.shape == (3, 4)),
         ({"base": 100.0}, lambda e: float(e.matrix.angles.alpha[1]) == pytest.approx(100 ** (-2 / 8))),

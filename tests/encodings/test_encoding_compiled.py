@@ -14,7 +14,7 @@ SOME = [
     "type1",
     "type2",
     "type3",
-    "mixed",
+    "half-rotated",
     "learned*unitary",
     "fourier*orthogonal",
     "per",

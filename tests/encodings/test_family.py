@@ -77,7 +77,8 @@ def test_type_1_on_x_is_type_2_on_x_and_0(dim, s, seed):
 def test_the_names_in_the_family_stand_for_products(name):
     config = configure(name, 8, length=64, seed=0)
     same = {
-        field: getattr(config, field) for field in ("length", "angles", "learned_angles", "rotated", "heads", "seed")
+        field: getattr(config, field)
+        for field in ("length", "angles", "base", "learned_angles", "rotated", "rotated_share", "heads", "seed")
     }
     product = encoding(f"{config.basis}*{config.matrix}", 8, **same)
     x = features(5, 8)

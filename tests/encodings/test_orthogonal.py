@@ -41,10 +41,10 @@ def test_rope_is_the_listings_reflect(kind, dim, n, seed):
 
 @pytest.mark.parametrize("kind", DIVISORS)
 @given(dim=st.integers(3, 17), n=st.integers(1, 20), seed=seeds)
-def test_mixed_is_the_listings_mix_reflect(kind, dim, n, seed):
+def test_half_rotated_is_the_listings_mix_reflect(kind, dim, n, seed):
     half = dim // 2
     x = features(n, dim, seed=seed)
-    encode = encoding("mixed", dim, angles=kind, length=n)
+    encode = encoding("half-rotated", dim, angles=kind, length=n)
     assert_close(encode(x), listing(x, half + half % 2, kind), rtol=0, atol=1e-5)
 
 

@@ -105,13 +105,28 @@ def test_an_older_format_is_read_and_a_newer_one_refused(tmp_path, monkeypatch):
     values = json.loads(file.read_text())
     older = {name: value for name, value in values.items() if name != "gated"} | {"swiglu": False}
     file.write_text(json.dumps(older))
-    monkeypatch.setattr(configuration, "FORMAT", 2)
-    rename = {1: lambda fields: {("gated" if name == "swiglu" else name): v for name, v in fields.items()}}
+    newer = configuration.FORMAT + 1
+    monkeypatch.setattr(configuration, "FORMAT", newer)
+    rename = {newer - 1: lambda fields: {("gated" if name == "swiglu" else name): v for name, v in fields.items()}}
     monkeypatch.setattr(configuration, "UPGRADES", rename)
     assert LrpeConfig.from_pretrained(tmp_path).gated is False
-    file.write_text(json.dumps(values | {"format": 3}))
-    with pytest.raises(LrpeError, match=r"at most 2 for this version of lrpe; got format=3. Upgrade lrpe"):
+    file.write_text(json.dumps(values | {"format": newer + 1}))
+    with pytest.raises(LrpeError, match=rf"at most {newer} for .* lrpe; got format={newer + 1}. Upgrade lrpe"):
         LrpeConfig.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["mixed", {"name": "mixed", "base": 50.0}, ["type2", "mixed"]])
+def test_mixed_of_the_first_format_is_still_the_half_rotation_on_a_grid_too(tmp_path, encoding):
+    images = {"image_size": 4, "patch_size": 2, "position_layout": "grid", "decay": None}
+    tiny_config("half-rotated", **images).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 1, "encoding": encoding}))
+    read = LrpeConfig.from_pretrained(tmp_path).layer_encoding(1)
+    base = encoding["base"] if isinstance(encoding, dict) else 10000.0
+    seeded = tiny_config({"name": "half-rotated", "base": base}, **images).layer_encoding(1)
+    assert read == seeded
+    assert read.rotated == 4
+    assert tiny_config("mixed", **images).layer_encoding(1).mixed_axes
 
 
 def test_a_configuration_of_another_model_is_refused(tmp_path):

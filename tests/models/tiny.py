@@ -9,7 +9,8 @@ from lrpe.models import LrpeConfig, LrpeForCausalLM
 VOCABULARY, WIDTH = 40, 32
 
 ENCODINGS = (
-    "type1", "type2", "type3", "rope", "rope-half", "permuteformer", "cosformer", "mixed", "none", "per", "spe",
+    "type1", "type2", "type3", "rope", "rope-half", "permuteformer", "cosformer", "half-rotated", "none", "per", "spe",
+    "pope", "hope", "mamba3",
     "fourier*unitary", "cosine*orthogonal", "learned*orthogonal", "householder*permutation",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from lrpe.errors import LrpeError
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import row
 from lrpe.lab.training.record import Config, find_differing_keys, flatten, may_change
-from lrpe.models.configuration import LrpeConfig
+from lrpe.models.configuration import LrpeConfig, complete_fields, upgrade_fields
 from lrpe.schema import conform
 from lrpe.serialization import read_yaml
 
@@ -42,7 +42,8 @@ def _plain(experiment: Experiment) -> Config:
 
 
 def _resolve(experiment: Experiment, decided: Config) -> Config:
-    return json.loads(json.dumps(_DEFAULTS | experiment.architecture | decided | experiment.model))
+    values = _DEFAULTS | experiment.architecture | decided | experiment.model
+    return json.loads(json.dumps(values | complete_fields(values)))
 
 
 def from_dict(values: Config) -> Experiment:
@@ -70,9 +71,8 @@ def upgrade(values: Config) -> Config:
     before = values.get(_RESOLVED)
     if before is None:
         before = _resolve(experiment, conform(values.get(ROW, {}), dict[str, Any], ROW))
-    return _plain(experiment) | {
-        _RESOLVED: json.loads(json.dumps(_DEFAULTS)) | conform(before, dict[str, Any], _RESOLVED)
-    }
+    before = upgrade_fields({"format": 1} | conform(before, dict[str, Any], _RESOLVED))
+    return _plain(experiment) | {_RESOLVED: json.loads(json.dumps(_DEFAULTS)) | before}
 
 
 def apply_changes(experiment: Experiment, changes: Config) -> Experiment:

@@ -83,7 +83,7 @@ def luminance(colour):
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("name", ["type1", "type2", "type3", "none", "per", "learned*orthogonal", "mixed"])
+@pytest.mark.parametrize("name", ["type1", "type2", "type3", "none", "per", "learned*orthogonal", "half-rotated"])
 def test_a_run_is_read_layer_by_layer(tmp_path, name):
     model = tiny(LrpeForCausalLM, name).float()
     model.save_pretrained(tmp_path / "run" / "best")
