@@ -2,6 +2,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?=
 VENV := .venv
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast lint bench clean
@@ -9,7 +10,7 @@ READY := $(VENV)/.ready
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## train small models of the paper's seven methods, print the table, write a page
+demo: $(if $(wildcard $(READY)),$(READY),$(DEMO_READY)) ## train small models of nine methods, print the table, write a page
 	$(VENV)/bin/lrpe demo
 
 test: export OMP_NUM_THREADS := 1
@@ -28,14 +29,26 @@ lint: $(READY) ## ruff check, ruff format --check, pyright
 bench: $(READY) ## time the encodings and other libraries' versions of them
 	$(VENV)/bin/lrpe bench encoding
 
-# The stamp is removed first and written last, so that an interrupted install is repeated.
+define CHECK_PYTHON
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+  echo "lrpe needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
+  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+endef
+
+# A stamp is removed first and written last, so that an interrupted install is repeated.
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "lrpe needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
-	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(CHECK_PYTHON)
 	@rm -f $@
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# What the demo needs, without the tools for tests, documentation and lint.
+$(DEMO_READY): pyproject.toml constraints.txt
+	$(CHECK_PYTHON)
+	@rm -f $@
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install -c constraints.txt -e '.[cli,train,report]'
 	@touch $@
 
 clean: ## remove .venv, caches and built packages (never runs/)

@@ -51,7 +51,19 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("block", "token_dependent", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
-        *("palette", "picture", "page", "table", "notes", "benchmark", "training", "results", "runs", "explorer"),
+        *(
+            "palette",
+            "picture",
+            "page",
+            "table",
+            "summary",
+            "notes",
+            "benchmark",
+            "training",
+            "results",
+            "runs",
+            "explorer",
+        ),
     ),
     "lrpe.lab.report.explorer": ("dense", "page", "learned"),
     "lrpe.lab.data": (

@@ -15,6 +15,7 @@ from lrpe.lab.experiments.runs_on_disk import Scores, averages, deviations, mean
 from lrpe.lab.experiments.tables import PrintedColumn, title_of
 from lrpe.lab.report.notes import data_used, notes_of
 from lrpe.lab.report.page import beside, bullets, facts, folded, preformatted, provenance, section, write_page
+from lrpe.lab.report.summary import summarize
 from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_text, write_formats
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
@@ -30,9 +31,16 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
     for setting in plan.settings:
         columns = _columns_of(plan, setting)
         write_formats(out / setting, titles, columns, plan.rows)
+        shows = summarize(titles, columns[0], plan.rows)
         texts.append(f"{plan.table.title}: {setting}\n\n{as_text(titles, columns, plan.rows)}")
+        texts.append("\n".join(shows))
         scores = beside(as_html(titles, columns, plan.rows), show_curves(plan, setting, out))
-        parts.append(section(f"Setting: {setting}", [scores, *show_training(plan, setting, out)]))
+        parts.append(
+            section(
+                f"Setting: {setting}",
+                [*([bullets(shows)] if shows else []), scores, *show_training(plan, setting, out)],
+            )
+        )
         data[setting] = as_data(titles, columns)
     notes, used = notes_of(plan), data_used(plan.experiments)
     if plan.table.references:
@@ -44,7 +52,7 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
     parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(plan)))))
     sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]
-    text = "\n\n".join([*texts, "\n".join([*sources, *notes, describe(mark)])])
+    text = "\n\n".join([*filter(None, texts), "\n".join([*sources, *notes, describe(mark)])])
     write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     return text, write_page(out / "index.html", plan.table.title, parts)
 

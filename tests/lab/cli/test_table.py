@@ -182,7 +182,8 @@ def test_the_demo_is_the_first_table_small(monkeypatch, capsys):
     assert main(["demo", "--runs", "there", "--seed", "3", "--processes", "2"]) == 0
     assert main(["demo", "--updates", "60"]) == 0
     plain, shorter = asked
-    assert (plain.name, plain.columns, plain.scale, plain.seeds, plain.rows) == (["lm"], "", "demo", "3", "")
+    assert (plain.name, plain.columns, plain.scale, plain.seeds) == (["lm"], "", "demo", "3")
+    assert plain.rows.split(",") == [*SEVEN, "recommended", "softmax"]
     assert (plain.runs, plain.processes, plain.changes) == (Path("there"), 2, {})
     assert shorter.changes["training.optimization.updates"] == "60"
     first = shorter.plan("lm").experiments[0]
