@@ -31,6 +31,9 @@ class Method:
 
 
 _OUTPUT, _ENCODED = {"normalizer": "output"}, {"normalizer": "encoded"}
+_PHI = {"feature_map": "elu+1"}  # as in every other row, instead of the published one
+_NORM_PER_HEAD = {"feature_map": "identity", "normalizer": "output-rms-head"}  # RetNet's and Mamba's
+_TRANSNORMER = {"feature_map": "silu", "normalizer": "output-rms"}
 SOFTMAX = {"encoding": "rope", "attention": "softmax"}
 _WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
@@ -45,6 +48,12 @@ METHODS = {
         Method("type2", "Type 2", {"encoding": "type2"}, _OUTPUT),
         Method("type3", "Type 3", {"encoding": "type3"}, _OUTPUT),
         Method("cosformer", "cosFormer", {"encoding": "cosformer", "feature_map": "relu"}, _ENCODED),
+        Method("pope", "PoPE", {"encoding": "pope", "feature_map": "softplus"}, _ENCODED),
+        Method("hope", "HoPE", {"encoding": "hope"}, _ENCODED),
+        Method("p-rope", "p-RoPE", {"encoding": "p-rope"}, _ENCODED),
+        Method("retnet", "RetNet", {"encoding": "retnet", "decay": "retnet", **_PHI}, _NORM_PER_HEAD),
+        Method("lrpe-d", "LRPE-d", {"encoding": "lrpe-d", "decay": "tnl", **_PHI}, _TRANSNORMER),
+        Method("mamba3", "Mamba-3 rotation", {"encoding": "mamba3", "decay": "mamba3", **_PHI}, _NORM_PER_HEAD),
         Method("none", "no positions", {"encoding": "none"}),
         Method("softmax", "softmax + RoPE", SOFTMAX),
         Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),

@@ -24,6 +24,9 @@ def notes_of(plan: Plan) -> list[str]:
     ]
 
 
+_WITH_OWN_PARTS = ("cosformer", "pope", "retnet", "lrpe-d", "mamba3", "softmax", "softmax-decay", "recommended")
+
+
 def _setting_notes(plan: Plan) -> list[str]:
     return [f"{setting}: {str(SETTINGS[setting].__doc__).splitlines()[0]}" for setting in plan.settings]
 
@@ -35,7 +38,7 @@ def _override_note(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def _own_note(plan: Plan) -> list[str]:
-    own = [title_of(row) for row in plan.rows if row in ("cosformer", "softmax", "softmax-decay", "recommended")]
+    own = [title_of(row) for row in plan.rows if row in _WITH_OWN_PARTS]
     return [f"{', '.join(own)}: with the φ, the normaliser and the decay of its definition."] if own else []
 
 

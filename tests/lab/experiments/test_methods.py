@@ -1,6 +1,7 @@
 import pytest
 
 from lrpe import LrpeError
+from lrpe.attention import MEMBERS
 from lrpe.lab.experiments.methods import METHODS, SETTINGS, SEVEN, find_method, row
 from lrpe.models import LrpeConfig, LrpeForCausalLM, LrpeForImageClassification, LrpeForMaskedLM
 from tests.models.tiny import draw_ids
@@ -8,6 +9,8 @@ from tests.models.tiny import draw_ids
 TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 CAUSAL, BOTH_WAYS = TINY | {"causal": True}, TINY | {"causal": False}
 IMAGE = BOTH_WAYS | {"image_size": 8, "patch_size": 2, "num_channels": 1, "position_layout": "grid"}
+
+ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "mamba3")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -20,7 +23,7 @@ def test_every_row_is_a_language_model_in_every_setting(name, setting):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("spe", "selective", "selective-gated")])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ALONG_A_SEQUENCE])
 def test_every_row_but_some_is_a_model_of_images_in_every_setting(name, setting):
     LrpeForImageClassification(LrpeConfig(**IMAGE | row(name, setting, IMAGE)))
 
@@ -37,6 +40,17 @@ def test_the_fair_setting_has_one_normaliser_and_one_feature_map_for_the_papers_
     assert {row(name, "absolute", CAUSAL)["absolute_positions"] for name in SEVEN} == {"sinusoidal"}
     learned = CAUSAL | {"absolute_positions": "learned"}
     assert {row(name, "absolute", learned)["absolute_positions"] for name in SEVEN} == {"learned"}
+
+
+@pytest.mark.parametrize("name", ["retnet", "lrpe-d", "mamba3", "pope"])
+def test_members_keep_their_decay_in_the_fair_setting_and_in_the_authors_have_the_parts_they_were_published_with(name):
+    fair, authors = (LrpeConfig(**CAUSAL | row(name, setting, CAUSAL)) for setting in ("fair", "authors"))
+    published = MEMBERS[name]
+    assert fair.decay == authors.decay == published.decay
+    assert fair.normalizer == "plain"
+    assert authors.feature_map == published.feature_map
+    assert fair.feature_map == ("softplus" if name == "pope" else "elu+1")
+    assert name == "pope" or authors.normalizer == published.normalizer
 
 
 def test_the_authors_setting_has_their_normalisers_and_their_permutation():

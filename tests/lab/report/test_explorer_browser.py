@@ -10,6 +10,7 @@ from lrpe import encoding
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
 from lrpe.encodings.position_matrix import PositionMatrix
+from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.report.explorer.learned import read_run
 from lrpe.lab.report.explorer.page import write_explorer
 from lrpe.lab.report.palette import LOOKS
@@ -146,6 +147,18 @@ def test_the_browser_computes_what_the_library_computes(page, basis, matrix, ang
         choice = {"name": "composed", "basis": basis, "matrix": matrix, "angles": angles}
         choice |= {"base": BASE, "length": LENGTH, "seed": seed, "fade": 10}  # r = 1 - 2^-5
         check_agreement(page, f"encodingOf({choice}, {dim})", encode, 1 - 2**-5, content)
+
+
+@pytest.mark.parametrize(("name", "r"), [("pope", 1), ("p-rope", 1), ("hope", 1), ("retnet", 1 - 2**-5)])
+def test_the_address_names_a_member_and_the_page_draws_it(browser, file, name, r):
+    page = browser.new_page()
+    page.goto(f"{file.as_uri()}#left={name}&right=nobody")
+    page.evaluate("ready")
+    shown = page.locator("#panels .title").all_inner_texts()
+    assert shown == [METHODS[name].title, METHODS["type3"].title]
+    encode = encoding(name, 8, length=2**9)
+    check_agreement(page, "encodingOf(choiceOf(panels[0].form), 8)", encode, r, "apart")
+    page.close()
 
 
 @pytest.mark.parametrize(

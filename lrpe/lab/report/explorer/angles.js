@@ -8,4 +8,13 @@ const angles = {
   linear: (count, dim, { length }) => range(count).map((k) => (quarterTurn(length) * (k + 1)) / count),
   harmonic: (count, dim, { length }) => range(count).map((k) => quarterTurn(length) / (k + 1)),
   constant: (count, dim, { length }) => range(count).map(() => quarterTurn(length)),
+  hope: (count, dim, { base, length }) =>
+    angles.geometric(count, dim, { base }).map((alpha) => (alpha < 4 * quarterTurn(length) ? 0 : alpha)),
+  "half-turn": (count) => range(count).map(() => Math.PI),
 };
+
+// α with all but a share of the fastest angles set to 0; α falls
+function keepFastest(alpha, share) {
+  const kept = Math.ceil(share * alpha.length);
+  return alpha.map((value, k) => (k < kept ? value : 0));
+}

@@ -33,7 +33,9 @@ function composeMatrix(choice, dim) {
 function composeAngles(choice, count, dim) {
   const table = pageData.dense.angles[choice.angles];
   if (table) return table[count][choice.length];
-  return angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length });
+  const alpha = angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length });
+  const share = pageData.methods[choice.name]?.share ?? 1;
+  return share < 1 ? keepFastest(alpha, share) : alpha;
 }
 
 // "learned 0 3" is layer 3 of the first run
@@ -66,12 +68,13 @@ function composedLook(choice) {
   return { colour: type.colour, title: `${type.title}, P ${pageData.bases[basis] ?? basis}${unusual}` };
 }
 
-// the name of the method with these parts, if any; without Λ, P and α do not matter
-function methodOf({ basis, matrix, angles }) {
+// the name of the method with these parts, if any, and of several the chosen one; without Λ, P and α do not matter
+function methodOf({ name: chosen, basis, matrix, angles }) {
   const same = (method) =>
     method.matrix === matrix &&
     (matrix === "none" || method.basis === basis) &&
     (!turns(matrix) || method.angles === angles);
+  if (pageData.methods[chosen] && same(pageData.methods[chosen])) return chosen;
   return Object.keys(pageData.methods).find((name) => same(pageData.methods[name]));
 }
 

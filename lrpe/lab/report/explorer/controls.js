@@ -28,10 +28,11 @@ function learnedGroup({ title, layers }, run) {
 
 // choosing a name sets the parts, and choosing a part updates the name
 function follow(form, changed) {
-  const { name, matrix, basis, angles, head } = form.elements;
+  const { name, matrix, basis, angles, base, fade, head } = form.elements;
   const method = pageData.methods[name.value];
   if (changed === name && method) {
     [matrix.value, basis.value, angles.value] = [method.matrix, method.basis, method.angles];
+    [base.value, fade.value] = [method.base, method.fade ?? fade.value];
   } else if ([matrix, basis, angles].includes(changed)) {
     name.value = methodOf(choiceOf(form)) ?? "composed";
   }
@@ -55,10 +56,10 @@ function showWhatMatters(form) {
 function wordsThatHold({ name, matrix, basis, angles, content }) {
   const layer = learnedLayer(name);
   if (layer) return new Set(layer.heads > 1 ? ["heads"] : []);
-  const turning = turns(matrix) && (angles === "geometric" ? "base" : "length");
+  const turning = turns(matrix) && (angles === "geometric" ? "base" : angles !== "half-turn" && "length");
   const drawn = basis === "householder" || matrix === "permutation";
   const built = pageData.dense.bases[basis] || pageData.dense.matrices[matrix];
-  return new Set(["composed", turning && "turns", turning, drawn && "drawn", built && "built", content]);
+  return new Set(["composed", turns(matrix) && "turns", turning, angles === "hope" && turning && "base", drawn && "drawn", built && "built", content]);
 }
 
 function showValues(form) {

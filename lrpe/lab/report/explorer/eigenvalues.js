@@ -9,7 +9,7 @@ function terms(encoding, q, k) {
 const termsOf = {
   unitary: (y, z, { alpha }) => alpha.map((angle, j) => ({ angle, ...product(y, z, j, j) })),
   orthogonal: (y, z, { alpha, alternating = 0 }) => [
-    ...alpha.map((angle, j) => ({ angle, ...pairTerm(y, z, 2 * j) })),
+    ...alpha.map((angle, j) => ({ angle, pair: true, ...pairTerm(y, z, 2 * j) })),
     ...range(y.re.length)
       .slice(2 * alpha.length)
       .map((j) => {
@@ -80,9 +80,8 @@ function total(terms, m) {
 
 // the eigenvalues of r W_1, with |c|, the share of q and k along each; a rotation has both e^{iα} and e^{-iα}
 function eigenvalues(encoding, q, k) {
-  const both = encoding.matrix.kind === "orthogonal";
-  return terms(encoding, q, k).flatMap(({ angle, re, im }) => {
-    const turns = both && angle !== 0 && angle !== Math.PI ? [angle, -angle] : [angle];
+  return terms(encoding, q, k).flatMap(({ angle, pair, re, im }) => {
+    const turns = pair ? [angle, -angle] : [angle];
     return turns.map((turn) => ({
       angle: turn,
       re: encoding.decay * Math.cos(turn),

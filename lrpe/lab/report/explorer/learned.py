@@ -63,6 +63,10 @@ def _check_shown(encoding: PositionalEncoding) -> None:
         f"The explorer shows encodings P × Λ along a sequence; this one is {type(encoding).__name__}"
         f"{f' of {encoding.axes} axes' if encoding.axes > 1 else ''}.",
     )
+    require(
+        not (isinstance(encoding, Encoding) and encoding.matrix.has_key_phase),
+        "The explorer draws queries and keys that turn alike; the keys of this encoding have a learned phase δ.",
+    )
 
 
 def _check_finite(encoding: Encoding) -> None:

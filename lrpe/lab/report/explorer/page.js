@@ -2,9 +2,16 @@
 
 const pictures = [kernelPicture, scoresPicture, featuresPicture, pathPicture, spectrumPicture, deltaPicture];
 const sharedForm = document.getElementById("shared");
-const panels = ["A", "B"].map((letter, number) => makePanel(letter, pageData.shown[number]));
+const shown = methodsInAddress();
+const panels = ["A", "B"].map((letter, number) => makePanel(letter, shown[number] ?? pageData.shown[number]));
 const tokenChart = makeChart(weightsPicture, "A");
 let colours = theme();
+
+// the methods of "explorer.html#left=NAME&right=NAME"; undefined where the address has no known name
+function methodsInAddress() {
+  const address = new URLSearchParams(location.hash.slice(1));
+  return ["left", "right"].map((side) => address.get(side)).map((name) => (pageData.methods[name] ? name : undefined));
+}
 
 function fromTemplate(name) {
   return document.getElementById(name).content.cloneNode(true).firstElementChild;

@@ -1,6 +1,7 @@
 """The explorer as one HTML file, with style, data, Vega and scripts inside: it needs no network and no server."""
 
 import importlib
+import math
 from collections.abc import Sequence
 from html import escape
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from lrpe.lab.report.palette import LOOKS, TYPES, look
 
 _SEEDS = range(8)
 _TITLES = {"identity": "= I", "householder": "Householder"}
+_FADES = {"retnet": 10, "lrpe-d": 3}  # r = 1 - 2^(-fade/2): RetNet's first head; about TNL's first of 8, half-way up
 _SHOWN = ("type2", "type3")  # the two encodings shown when the page opens
 
 
@@ -44,14 +46,16 @@ def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _has_fixed_steps(name: str) -> bool:
-    """Return whether an encoding is given by its positions alone, without the tokens."""
+    """Return whether positions alone, without the tokens, determine an encoding."""
     return configure(name, head_dim=64, length=512).steps == "fixed"
 
 
-def method(name: str) -> dict[str, str]:
-    """Return a method's title, colour and parts."""
+def method(name: str) -> dict[str, Any]:
+    """Return a method's title, colour and parts, and the values of sliders that it sets."""
     shown = {"title": METHODS[name].title, "colour": LOOKS[name].colour}
-    return shown | parts(configure(name, head_dim=64, length=512))
+    config = configure(name, head_dim=64, length=512)
+    sliders = {"base": math.log10(config.base), "share": config.rotated_share}
+    return shown | parts(config) | sliders | ({"fade": _FADES[name]} if name in _FADES else {})
 
 
 def _type_of(matrix: str) -> dict[str, str]:
