@@ -88,8 +88,8 @@ class ShortConvolution(nn.Module):
                 owners = tokens.sequences if slots is None else _move_owners(tokens.sequences, slots)
                 y = _convolve_packed(line.to(precise.dtype), precise, owners, self.before)
         y = CONVOLUTION_ACTIVATIONS[self.activation](y.to(x.dtype))
-        if slots is not None and n > 0:
-            y = y.take_along_dim(slots.clamp(max=n - 1)[..., None], 1)  # at padding it has no meaning
+        if slots is not None:  # gather, because take_along_dim makes the sizes constant in an export
+            y = y.gather(1, slots.clamp(max=n - 1)[..., None].expand_as(y))  # at padding y has no meaning
         return y, self.window_after(line, tokens) if self.causal else None
 
     def window_after(self, line: Tensor, tokens: Tokens) -> Tensor:
@@ -180,7 +180,7 @@ def _convolve_packed(line: Tensor, weight: Tensor, owners: Tensor, before: int) 
 
 
 def choose_convolution(
-    kernel: Any, activation: Any, channels: tuple[int, int, int], causal: bool, axes: int
+    kernel: Any, activation: Any, channels: tuple[int, int, int], *, causal: bool, axes: int
 ) -> ShortConvolution | None:
     """Return the convolution of a layer, or None if ``kernel`` is None.
 

@@ -99,7 +99,8 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         """Set the output gate, and the convolution with its activation; each is absent if None."""
         width, heads, key_heads, head_dim, value_dim = self.sizes
         channels = heads * head_dim, key_heads * head_dim, key_heads * value_dim
-        self.convolution = choose_convolution(convolution, activation, channels, self.causal, self.encoding.axes)
+        axes = self.encoding.axes
+        self.convolution = choose_convolution(convolution, activation, channels, causal=self.causal, axes=axes)
         bias = self.o_proj.bias is not None
         self.output_gate = choose_output_gate(output_gate, width, heads * value_dim, bias)
 

@@ -21,9 +21,7 @@ class DecodingState(NamedTuple):
     z: Tensor  # (batch, key heads, delta_dim); delta_dim is 0 for a normaliser without Δ
     position: Tensor  # (batch,) int64: one past the last token's position
     phase: Tensor | None = None  # (batch, key heads, 1 or angles) float64: Σ of the steps, if they depend on the token
-    window: Tensor | None = (
-        None  # (batch, kernel - 1, channels): the last inputs of a layer's convolution, if it has one
-    )
+    window: Tensor | None = None  # (batch, kernel - 1, channels): the last inputs of the convolution, if there is one
 
     def select(self, rows: Tensor) -> "DecodingState":
         """Return the state of these rows of the batch, in this order: for beam search and shrinking batches."""
@@ -58,9 +56,7 @@ class KeyValueState(NamedTuple):
     mask: Tensor | None  # (batch, m) bool: True for real tokens; None if all are real
     log_decay: Tensor | None = None  # (batch, key heads, m) float64: Σ of log r up to each token, if r depends on it
     phase: Tensor | None = None  # (batch, key heads, 1 or angles) float64: Σ of the steps, if they depend on the token
-    window: Tensor | None = (
-        None  # (batch, kernel - 1, channels): the last inputs of a layer's convolution, if it has one
-    )
+    window: Tensor | None = None  # (batch, kernel - 1, channels): the last inputs of the convolution, if there is one
 
     @property
     def position(self) -> Tensor:

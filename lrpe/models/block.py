@@ -54,6 +54,9 @@ def build_attention(config: LrpeConfig, layer: int) -> LinearAttention | Softmax
         "decay": config.layer_decay(layer),
         "bias": config.attention_bias,
         "qkv_bias": config.qkv_bias,
+        "output_gate": config.output_gate,
+        "convolution": config.convolution,
+        "convolution_activation": config.convolution_activation,
         "dropout": config.hidden_dropout_prob,
     }
     if config.layer_attention(layer) == "softmax":

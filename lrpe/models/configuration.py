@@ -47,7 +47,8 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         intermediate_size: inner width of the feed-forward layers.
         num_key_value_heads: number of key and value heads, a divisor of num_attention_heads and its value if None.
         head_dim: features per head; hidden_size / num_attention_heads if None.
-        attention: "linear" or "softmax", or a list with one of them per layer.
+        attention: "linear" or "softmax"; a pattern of them that is repeated over the layers, such as
+            "linear*3+softmax"; or a list with one of them per layer.
         encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0};
             the fields of an EncodingConfig; or a list with one of these per layer. Layers draw different Householder
             vectors and permutations from one seed; a seed inside a list entry is used unchanged.
@@ -57,6 +58,11 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         decay: "default", "spread" (one r per key head, with ranges from a few tokens to thousands), "tnl"
             (TransNormerLLM's, by layer and head), "retnet", "learned" (one r per head), "gated" (one r per head and
             token), "mamba3" (the same by the Δ of that encoding), a list of r, or None.
+        output_gate: "sigmoid" or "silu", multiplies the joined heads of attention by that function of a projection of
+            their input; or None.
+        convolution: kernel size of a short convolution along the tokens on q, k and v; None for no convolution. It is
+            causal in causal models and centred in others, and needs position_layout="sequence".
+        convolution_activation: "silu" after the convolution, or None.
         causal: whether a token sees only itself and earlier tokens; None uses the default of the model class.
         absolute_positions: None, "sinusoidal" or "learned" (``max_position_embeddings`` of them), added to embeddings.
         position_layout: positions of image patches: "sequence" (row by row), "grid" (row and column) or "diagonal"
@@ -100,6 +106,9 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         feature_map: str = "default",
         normalizer: str = "default",
         decay: str | list[float] | None = "default",
+        output_gate: str | None = None,
+        convolution: int | None = None,
+        convolution_activation: str | None = None,
         causal: bool | None = None,
         absolute_positions: str | None = None,
         position_layout: str = "sequence",
@@ -189,7 +198,9 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
     def count_weights(self) -> int:
         """Estimate the number of weights of a model of these sizes."""
         heads, width = self.num_attention_heads + self.num_key_value_heads, self.hidden_size
-        layer = 2 * heads * self.head_dim * width + 3 * width * self.intermediate_size + self.head_dim**2
+        gate = 0 if self.output_gate is None else self.num_attention_heads * self.head_dim * width
+        extras = gate + (heads + self.num_key_value_heads) * self.head_dim * (self.convolution or 0)
+        layer = extras + 2 * heads * self.head_dim * width + 3 * width * self.intermediate_size + self.head_dim**2
         patches = 0 if self.image_size is None else (self.image_size // self.patch_size) ** 2
         ends = self.vocab_size + self.num_channels * self.patch_size**2 + (self.num_labels or 0) + patches
         learned = self.max_position_embeddings if self.absolute_positions == "learned" else 0

@@ -1,14 +1,17 @@
 """What each layer of a configuration chooses: its kind of attention, its encoding and its decay."""
 
+import re
 from dataclasses import fields
 from typing import Any
 
+from lrpe.attention.convolution import choose_convolution
 from lrpe.attention.decay import DECAYS, tnl_decay
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import configure_for_heads
 from lrpe.errors import require, unknown_name
 from lrpe.models.schema import is_whole, shorten
 
+_KINDS = ("linear", "softmax")
 _ENCODING_FIELDS = [field.name for field in fields(EncodingConfig)]
 
 
@@ -22,14 +25,16 @@ class LayerChoices:
     attention: str | list[str]
     encoding: str | dict[str, Any] | list[str | dict[str, Any]]
     decay: str | list[float] | None
+    convolution: int | None
+    convolution_activation: str | None
     position_layout: str
     seed: int
 
     def check_layer(self, layer: int) -> None:
         """Raise ``LrpeError`` unless the choices of one layer fit together."""
         kind, encoding, decay = self.layer_attention(layer), self.layer_encoding(layer), self.layer_decay(layer)
-        if kind not in ("linear", "softmax"):
-            raise unknown_name("kind of attention", kind, ["linear", "softmax"])
+        if kind not in _KINDS:
+            raise unknown_name("kind of attention", kind, _KINDS)
         require(
             decay is None or encoding.decay is None,
             f"The encoding of layer {layer} has its own decay; pass decay=None with it.",
@@ -39,6 +44,12 @@ class LayerChoices:
             f"A decay needs position_layout='sequence'; got position_layout={self.position_layout!r}. Pass decay=None "
             "and an encoding without a decay.",
         )
+        require(
+            self.convolution is None or self.position_layout == "sequence",
+            f"A convolution needs position_layout='sequence'; got position_layout={self.position_layout!r}. Pass "
+            "convolution=None.",
+        )
+        choose_convolution(self.convolution, self.convolution_activation, (1, 1, 1), causal=True, axes=1)
         encoding.build()  # building checks the fields together
 
     @property
@@ -46,6 +57,9 @@ class LayerChoices:
         return 2 if self.position_layout == "grid" else 1
 
     def layer_attention(self, layer: int) -> str:
+        """Return "linear" or "softmax"."""
+        if isinstance(self.attention, str):
+            return read_pattern(self.attention, self.num_hidden_layers)[layer]
         return self.of_layer("attention", layer)
 
     def layer_encoding(self, layer: int) -> EncodingConfig:
@@ -111,3 +125,28 @@ class LayerChoices:
             f"{name} must have one entry per layer, {self.num_hidden_layers} in all; got {len(value)} entries.",
         )
         return value[layer]
+
+
+def read_pattern(pattern: str, layers: int) -> list[str]:
+    """Return the kind of attention of each layer; a pattern is repeated, and its last repetition may be cut.
+
+    Raises:
+        LrpeError: the pattern is not made of kinds and counts, or is longer than the model.
+
+    >>> read_pattern("linear*3+softmax", layers=6)
+    ['linear', 'linear', 'linear', 'softmax', 'linear', 'linear']
+    """
+    kinds: list[str] = []
+    for part in pattern.split("+"):
+        found = re.fullmatch(r"\s*([^*\s]*)\s*(?:\*\s*([0-9]{1,5})\s*)?", part)
+        name, count = (part.strip(), 1) if found is None else (found[1], int(found[2] or 1))
+        if name not in _KINDS or count == 0:
+            known = [*_KINDS, "a pattern of them with counts of 1 or more, such as 'linear*3+softmax'"]
+            raise unknown_name("kind of attention", part, known)
+        kinds += [name] * count
+    require(
+        len(set(kinds)) == 1 or len(kinds) <= layers,
+        f"attention={pattern!r} describes {len(kinds)} layers, so num_hidden_layers must be at least that; got "
+        f"num_hidden_layers={layers}. Shorten the pattern, or pass a list with one entry per layer.",
+    )
+    return [kinds[layer % len(kinds)] for layer in range(layers)]

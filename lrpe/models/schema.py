@@ -12,9 +12,11 @@ import torch
 from transformers.activations import ACT2FN
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from lrpe.attention.convolution import CONVOLUTION_ACTIVATIONS
 from lrpe.attention.decay import DECAYS
 from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.attention.normalizer import NORMALIZERS
+from lrpe.attention.output_gate import OUTPUT_GATES
 from lrpe.errors import LrpeError, require, unknown_name
 
 _LARGEST = 2**31 - 1  # largest size
@@ -23,6 +25,7 @@ _MOST_LAYERS, _MOST_HEADS, _MOST_LABELS = (
     2**16,
     2**20,
 )  # lower limits, since a list or config.json has an entry for each
+_WIDEST_KERNEL = 1024  # a short convolution sees 2 to 8 tokens; each decoding state keeps all of its window
 _DEEPEST = 8  # nesting of dictionaries and lists; our own files need three levels
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 _PROBLEMS = ("regression", "single_label_classification", "multi_label_classification")
@@ -162,7 +165,8 @@ FIELDS: dict[str, _Rule | Choice] = {
     **dict.fromkeys(("image_size", "classifier_hidden_size"), _optional(_SIZE)),
     "num_hidden_layers": _whole(1, _MOST_LAYERS),
     "attention": _one_or_list(
-        "'linear', 'softmax', or a list with one of them for each layer", lambda value: isinstance(value, str)
+        "'linear', 'softmax', a pattern such as 'linear*3+softmax', or a list with one of the two for each layer",
+        lambda value: isinstance(value, str),
     ),
     "encoding": _one_or_list(
         "a name, a dictionary, or a list with one of these for each layer",
@@ -176,6 +180,9 @@ FIELDS: dict[str, _Rule | Choice] = {
     ),
     "feature_map": Choice("feature_map", FEATURE_MAPS),
     "normalizer": Choice("normalizer", NORMALIZERS),
+    "output_gate": Choice("output_gate", (None, *OUTPUT_GATES)),
+    "convolution": _optional(_whole(2, _WIDEST_KERNEL)),
+    "convolution_activation": Choice("convolution_activation", CONVOLUTION_ACTIVATIONS),
     "absolute_positions": Choice("absolute_positions", (None, "sinusoidal", "learned")),
     "position_layout": Choice("position_layout", ("sequence", "grid", "diagonal")),
     "norm": Choice("norm", ("rms", "layer", "batch")),

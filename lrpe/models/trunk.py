@@ -10,6 +10,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.utils.generic import can_return_tuple
 
+from lrpe.attention.convolution import ShortConvolution
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.tokens import Given, Tokens, positions_of, read_tokens
 from lrpe.errors import LrpeError, require
@@ -77,6 +78,8 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
             init.normal_(module.weight, std=std)
         elif isinstance(module, PatchEmbedding) and module.class_token is not None:
             init.normal_(module.class_token, std=std)
+        elif isinstance(module, ShortConvolution):
+            init.copy_(module.weight, module.identity())
         elif isinstance(module, (nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d)):
             _reset_norm(module)
 

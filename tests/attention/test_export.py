@@ -26,6 +26,7 @@ LAYERS = {
         False,
     ),
     "gated and selective": (65, lambda: LinearAttention(WIDTH, 4, "selective", key_heads=2, decay="gated"), True),
+    "gate and convolution": (65, lambda: LinearAttention(WIDTH, 2, output_gate="silu", convolution=4), True),
     "bidirectional": (
         40,
         lambda: LinearAttention(WIDTH, 2, "type1", decay=None, normalizer="output", **BOTH_WAYS),
@@ -66,7 +67,9 @@ def test_onnxruntime_gives_what_torch_gives_for_any_batch_and_length(length, mak
     torch.manual_seed(0)
     layer = Masked(make()).eval() if masked else make().eval()
     for name, weight in layer.named_parameters():
-        if name.endswith(("decay.weight", "steps.weight")):  # which start at 0: every token would be like the others
+        if name.endswith(
+            ("decay.weight", "steps.weight", "convolution.weight")
+        ):  # which start where tokens do not matter
             torch.nn.init.normal_(weight, std=0.3)
     example = inputs(2, length, masked)
     sizes = {0: torch.export.Dim("batch", min=1, max=64), 1: torch.export.Dim("n", min=1, max=4096)}

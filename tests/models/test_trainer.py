@@ -120,6 +120,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax", "decay": None},
     "softmax with a decay": {"attention": "softmax"},
     "both": {"attention": ["linear", "softmax"], "encoding": "type3"},
+    "gate and convolution": {"attention": "linear+softmax", "output_gate": "sigmoid", "convolution": 3},
 }
 
 
