@@ -1,5 +1,6 @@
 """Linear and softmax attention with relative positions: functions, layers, normalisers, decay and decoding states."""
 
+from lrpe.attention.convolution import ShortConvolution
 from lrpe.attention.decay import (
     Decay,
     FixedDecay,
@@ -14,6 +15,7 @@ from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear import LinearAttention
 from lrpe.attention.members import MEMBERS, Member
 from lrpe.attention.normalizer import ClampedDelta, EncodedDelta, Normalizer, OutputNorm, PlainDelta
+from lrpe.attention.output_gate import OutputGate
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValueState
 from lrpe.attention.steps import SharedSteps, Steps
@@ -23,6 +25,8 @@ __all__ = [
     "linear_attention",
     "LinearAttention",
     "SoftmaxAttention",
+    "ShortConvolution",
+    "OutputGate",
     "Normalizer",
     "PlainDelta",
     "EncodedDelta",

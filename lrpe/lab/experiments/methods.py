@@ -35,6 +35,9 @@ _PHI = {"feature_map": "elu+1"}  # as in every other row, instead of the publish
 _NORM_PER_HEAD = {"feature_map": "identity", "normalizer": "output-rms-head"}  # RetNet's and Mamba's
 _TRANSNORMER = {"feature_map": "silu", "normalizer": "output-rms"}
 SOFTMAX = {"encoding": "rope", "attention": "softmax"}
+_RECOMMENDED = {"encoding": "type2", "normalizer": "plain", "decay": "spread"}
+_HYBRID = _RECOMMENDED | {"attention": "linear+softmax"}  # every second layer, so that two layers are enough
+_GATE, _CONVOLUTION = {"output_gate": "silu"}, {"convolution": 4}
 _WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
 METHODS = {
@@ -57,7 +60,15 @@ METHODS = {
         Method("none", "no positions", {"encoding": "none"}),
         Method("softmax", "softmax + RoPE", SOFTMAX),
         Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
-        Method("recommended", "recommended", {"encoding": "type2", "normalizer": "plain", "decay": "spread"}),
+        Method("recommended", "recommended", _RECOMMENDED),
+        Method("recommended-gate", "recommended + gate", _RECOMMENDED | _GATE),
+        Method("recommended-conv", "recommended + convolution", _RECOMMENDED | _CONVOLUTION),
+        Method("recommended-gate-conv", "recommended + both", _RECOMMENDED | _GATE | _CONVOLUTION),
+        Method(
+            "softmax-decay-gate-conv", "softmax + decay + both", SOFTMAX | {"decay": "spread"} | _GATE | _CONVOLUTION
+        ),
+        Method("hybrid", "hybrid", _HYBRID),
+        Method("hybrid-gate-conv", "hybrid + both", _HYBRID | _GATE | _CONVOLUTION),
         Method("learned-decay", "Type 2 + learned decay", {"encoding": "type2", "decay": "learned"}),
         Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
         Method("selective", "selective Type 2 + decay", {"encoding": "selective", "decay": "spread"}),
@@ -118,6 +129,7 @@ def _rows_own(method: Method, model: Fields) -> Fields:
         fields |= method.both_ways
     if model.get("position_layout") == "grid":
         fields |= {"decay": None}  # a decay counts steps along a sequence, which a grid does not have
+        fields |= {"convolution": None} if "convolution" in fields else {}  # which runs along it
     return fields
 
 

@@ -24,7 +24,10 @@ def notes_of(plan: Plan) -> list[str]:
     ]
 
 
-_WITH_OWN_PARTS = ("cosformer", "pope", "retnet", "lrpe-d", "mamba3", "softmax", "softmax-decay", "recommended")
+_WITH_OWN_PARTS = (
+    *("cosformer", "pope", "retnet", "lrpe-d", "mamba3", "softmax", "softmax-decay", "softmax-decay-gate-conv"),
+    *("recommended", "recommended-gate", "recommended-conv", "recommended-gate-conv", "hybrid", "hybrid-gate-conv"),
+)
 
 
 def _setting_notes(plan: Plan) -> list[str]:

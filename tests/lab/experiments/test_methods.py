@@ -6,7 +6,7 @@ from lrpe.lab.experiments.methods import METHODS, SETTINGS, SEVEN, find_method, 
 from lrpe.models import LrpeConfig, LrpeForCausalLM, LrpeForImageClassification, LrpeForMaskedLM
 from tests.models.tiny import draw_ids
 
-TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
 CAUSAL, BOTH_WAYS = TINY | {"causal": True}, TINY | {"causal": False}
 IMAGE = BOTH_WAYS | {"image_size": 8, "patch_size": 2, "num_channels": 1, "position_layout": "grid"}
 
