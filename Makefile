@@ -3,9 +3,10 @@ PYTEST_ARGS ?=
 VENV := .venv
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
+NATIVE := lrpe/native/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench clean
+.PHONY: help demo test test-fast lint bench native native-check clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,17 +15,26 @@ demo: $(if $(wildcard $(READY)),$(READY),$(DEMO_READY)) ## train small models of
 	$(VENV)/bin/lrpe demo
 
 test: export OMP_NUM_THREADS := 1
-test: $(READY) ## run the tests on all cores (PYTEST_ARGS="-k name" selects some)
+test: $(READY) $(NATIVE) ## run the tests on all cores (PYTEST_ARGS="-k name" selects some)
 	$(VENV)/bin/python -m pytest -n auto $(PYTEST_ARGS)
 
 test-fast: export OMP_NUM_THREADS := 1
-test-fast: $(READY) ## run one fast case of every test, in about a minute, while editing
+test-fast: $(READY) $(NATIVE) ## run one fast case of every test, in about a minute, while editing
 	$(VENV)/bin/python -m pytest -n auto --fast $(PYTEST_ARGS)
 
 lint: $(READY) ## ruff check, ruff format --check, pyright
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/pyright
+
+$(NATIVE): $(READY) $(wildcard lrpe/native/*.cpp lrpe/native/*.h) lrpe/native/build.py
+	$(VENV)/bin/python lrpe/native/build.py
+	@touch $@
+
+native-check: $(READY) ## run the native engine under AddressSanitizer and UBSan: random shapes, strides and values
+	$(VENV)/bin/python tests/native/check.py
+
+native: $(NATIVE) ## compile the native engine again, if its sources have changed
 
 bench: $(READY) ## time the encodings and other libraries' versions of them
 	$(VENV)/bin/lrpe bench encoding

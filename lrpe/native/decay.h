@@ -1,0 +1,100 @@
+// The weights of a chunk. c_i is the log-decay summed from the chunk's first token on, in double.
+#pragma once
+#include "features.h"
+
+namespace lrpe {
+
+struct Weights {
+    float *inside;          // C × C: exp(c_i - c_j) for j ≤ i, else 0
+    float *before, *after;  // exp(c_i), from the state before the chunk; exp(c_last - c_i), to the state after it
+    float *step;            // exp(log-decay of token i)
+    float carry = 1;        // exp(c_last)
+    double exact_carry = 1;
+    int64_t known = 0;      // the tokens of the chunk that the weights are for, if chunks of equal length share them
+
+    explicit Weights(Scratch& memory)
+        : inside(memory.take(C * C)), before(memory.take(C)), after(memory.take(C)), step(memory.take(C)) {}
+
+    static size_t floats() { return C * C + 4 * C; }
+
+    // For the m tokens from t on. Tokens beyond the last do not decay.
+    void read(const lrpe_problem& p, int64_t b, int64_t h, int64_t t, int64_t m) {
+        bool shared = !p.log_decay || p.decay_row == 0;
+        if (shared && known == m) return;
+        known = shared ? m : 0;
+        double c[C], total = 0;
+        const double* log_r = p.log_decay ? p.log_decay + b * p.decay_batch + h * p.decay_head : nullptr;
+        for (int64_t i = 0; i < C; i++) {
+            double one = log_r && i < m ? log_r[(t + i) * p.decay_row] : 0.0;
+            total += one;
+            c[i] = total;
+            step[i] = (float)std::exp(one);
+            before[i] = (float)std::exp(total);
+        }
+        for (int64_t i = 0; i < C; i++) after[i] = (float)std::exp(total - c[i]);
+        exact_carry = std::exp(total);
+        carry = (float)exact_carry;
+        for (int64_t i = 0; i < C; i++) fill_row(c, i);
+    }
+
+    void fill_row(const double* c, int64_t i) {
+        float high[C], low[C];  // exp(high + low) = exp(high) (1 + low): a float alone has too few digits
+        for (int64_t j = 0; j < C; j++) {
+            double apart = j <= i ? c[i] - c[j] : -1000.0;
+            high[j] = (float)apart;
+            low[j] = (float)(apart - high[j]);
+        }
+        float* row = inside + i * C;
+        for (int64_t j = 0; j < C; j += W) {
+            vec w = exp(load(high + j));
+            store(row + j, w + w * load(low + j));
+        }
+    }
+
+    // A ∘ inside; where the weight is 0 the product is 0, whatever A holds.
+    void apply(float* A) const {
+        for (int64_t j = 0; j < C * C; j += W) {
+            vec w = load(inside + j);
+            store(A + j, w == vec{} ? vec{} : load(A + j) * w);
+        }
+    }
+};
+
+// Δ's sums over a chunk: row i becomes Σ w x over the rows up to i of the chunk (from i on, if backwards), plus the state
+// z that enters it, faded to row i. The chunk is summed by itself first, and z is carried in double: added to one by one,
+// a sum over a long text would lose digits.
+inline void run_z(double* z, float* rows, const Weights& weights, int64_t m, int64_t width, bool backwards) {
+    const float* fade = backwards ? weights.after : weights.before;
+    const float* leave = backwards ? weights.before : weights.after;
+    for (int64_t j = 0; j < width; j += W) {
+        vec running{}, total{}, entering;
+        for (int l = 0; l < W; l++) entering[l] = (float)z[j + l];
+        for (int64_t s = 0; s < m; s++) {
+            int64_t i = backwards ? m - 1 - s : s, last = backwards ? i + 1 : i;
+            float step = s == 0 ? 0 : weights.step[last];
+            vec x = load(rows + i * width + j);
+            running = x + (step == 0 ? vec{} : running * splat(step));
+            total += leave[i] == 0 ? vec{} : x * splat(leave[i]);
+            store(rows + i * width + j, running + (fade[i] == 0 ? vec{} : entering * splat(fade[i])));
+        }
+        for (int l = 0; l < W; l++) z[j + l] = (weights.carry == 0 ? 0 : z[j + l] * weights.exact_carry) + total[l];
+    }
+}
+
+inline void start_z(double* z, const float* from, int64_t width, int64_t padded_width) {
+    for (int64_t j = 0; j < padded_width; j++) z[j] = from && j < width ? from[j] : 0;
+}
+
+inline void finish_z(const double* z, float* to, int64_t width) {
+    for (int64_t j = 0; to && j < width; j++) to[j] = (float)z[j];
+}
+
+// 1 / Δ, and 0 for Δ = 0, bounded as lrpe/attention/normalizer.py has it.
+inline float inverse(float delta) {
+    constexpr float tiny = 1.17549435e-38f;
+    if (delta != delta) return delta;
+    if (delta == 0) return 0;
+    return (delta > 0 ? 1.0f : -1.0f) / (std::fabs(delta) < tiny ? tiny : std::fabs(delta));
+}
+
+}  // namespace lrpe

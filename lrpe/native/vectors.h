@@ -1,0 +1,82 @@
+// Vectors of floats as GCC and Clang know them, and the functions of a number that the kernels need.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace lrpe {
+
+#if defined(__AVX512F__)
+constexpr int W = 16;  // floats per vector
+#elif defined(__AVX2__)
+constexpr int W = 8;
+#else
+constexpr int W = 4;
+#endif
+
+typedef float vec __attribute__((vector_size(4 * W), aligned(4), may_alias));  // aligned(4): loads may be unaligned
+typedef int32_t ivec __attribute__((vector_size(4 * W), aligned(4), may_alias));
+
+constexpr int64_t PAD = 16;  // widths of scratch rows are multiples of it, so that kernels have no remainders
+
+inline int64_t padded(int64_t width) { return (width + PAD - 1) / PAD * PAD; }
+inline vec load(const float* p) { return *reinterpret_cast<const vec*>(p); }
+inline void store(float* p, vec x) { *reinterpret_cast<vec*>(p) = x; }
+inline vec splat(float x) { return x - vec{}; }
+
+// Comparisons with NaN are false, so that both keep a NaN of x.
+inline vec at_least(vec x, float low) { return x < splat(low) ? splat(low) : x; }
+inline vec at_most(vec x, float high) { return x > splat(high) ? splat(high) : x; }
+
+inline float sum(vec x) {
+    float total = 0;
+    for (int i = 0; i < W; i++) total += x[i];
+    return total;
+}
+
+// e^x to 1e-7: 2^n from the bits of the exponent, times a polynomial of the rest in [-ln 2 / 2, ln 2 / 2].
+inline vec exp(vec x) {
+    const vec small = x, magic = splat(12582912.0f);  // 1.5 · 2^23: adding it rounds to a whole number
+    x = at_most(at_least(x, -87.0f), 88.0f);
+    vec shifted = x * splat(1.44269504f) + magic, n = shifted - magic;
+    vec r = x - n * splat(0.693359375f) + n * splat(2.12194440e-4f);
+    vec p = splat(1.9875691500e-4f);
+    p = p * r + splat(1.3981999507e-3f);
+    p = p * r + splat(8.3334519073e-3f);
+    p = p * r + splat(4.1665795894e-2f);
+    p = p * r + splat(1.6666665459e-1f);
+    p = p * r + splat(5.0000001201e-1f);
+    p = p * r * r + r + splat(1.0f);
+    ivec bits = reinterpret_cast<ivec&>(shifted) - reinterpret_cast<const ivec&>(magic);
+    ivec power = (bits + 127) << 23;
+    vec y = p * reinterpret_cast<vec&>(power);
+    y = small < splat(-87.0f) ? vec{} : y;
+    return small > splat(88.0f) ? splat(INFINITY) : y;
+}
+
+// Flush numbers below the normal range to 0 while this object lives: a decayed state is full of them, and each would
+// cost a hundred cycles. The processor's flags are restored, so that the caller's arithmetic does not change.
+class FlushDenormals {
+#if defined(__x86_64__)
+    unsigned before = _mm_getcsr();
+
+public:
+    FlushDenormals() { _mm_setcsr(before | 0x8040); }
+    ~FlushDenormals() { _mm_setcsr(before); }
+#elif defined(__aarch64__)
+    uint64_t before;
+
+public:
+    FlushDenormals() {
+        asm volatile("mrs %0, fpcr" : "=r"(before));
+        asm volatile("msr fpcr, %0" : : "r"(before | (1ull << 24)));
+    }
+    ~FlushDenormals() { asm volatile("msr fpcr, %0" : : "r"(before)); }
+#endif
+};
+
+}  // namespace lrpe
