@@ -1,6 +1,7 @@
 """The names that ``lrpe`` itself offers, by idea; everything else is imported from its package."""
 
 from lrpe import positions
+from lrpe.attention import engines
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear import LinearAttention
@@ -61,6 +62,7 @@ __all__ = [
     "EncodedDelta",
     "OutputNorm",
     "spread_decay",
+    "engines",
     # training, and the one exception
     "parameter_groups",
     "LrpeError",

@@ -10,6 +10,8 @@ The hooks are private because torch has no public way to ask the same question:
   check of values would raise there.
 - ``forward_ad._current_level`` tells whether a forward-mode derivative is being taken. Without it a Function that has
   no ``jvp`` would raise there.
+- ``is_in_torch_dispatch_mode`` tells whether a mode (fake tensors, a counter of operations) watches every operation.
+  Without it a kernel outside torch would read tensors that have no memory, or go unnoticed.
 - ``super(Function, cls).apply`` in ``Differentiable.of`` is the C++ ``apply``, without the Python wrapper around it.
 """
 
@@ -24,6 +26,7 @@ from torch._C._functorch import (
     is_legacy_batchedtensor,
 )
 from torch.autograd import Function, forward_ad
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 
 def eager() -> bool:
@@ -56,6 +59,12 @@ def _needs_gradient(*inputs: Any) -> bool:
 def differentiating_forward() -> bool:
     """Return whether forward-mode derivatives are being taken, which a Function without ``jvp`` does not support."""
     return forward_ad._current_level >= 0
+
+
+def only_torch_operations() -> bool:
+    """Return whether each operation must be one of torch's, as something records, transforms or differentiates them."""
+    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
+    return not eager() or differentiating_forward() or tracing or is_in_torch_dispatch_mode()
 
 
 class Differentiable(Function):

@@ -13,7 +13,7 @@ import pytest
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
         *("moved", "errors", "autograd", "arguments", "positions", "precision", "schema", "serialization", "atomic"),
-        *("encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
+        *("native", "encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
     ),
     "lrpe.encodings": (
         *("registry", "adjoint", "basis", "householder", "matrix_basis", "old_angles", "angles", "phase", "alignment"),
@@ -25,10 +25,11 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("instances", "derive"),
     ),
     "lrpe.attention": (
-        *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "summation"),
+        *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "engines", "summation"),
         *("convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax", "functional"),
     ),
     "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed"),),
+    "lrpe.attention.engines": ("library", "unencoded", "native_sum", "native", "torch_engine", "choice"),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
         *("inputs", "weights", "trunk"),
@@ -92,6 +93,7 @@ CORE = (
     "positions",
     "precision",
     "autograd",
+    "native",
     "encodings",
     "theory",
     "weight_decay",

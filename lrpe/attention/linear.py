@@ -1,13 +1,15 @@
 """Linear attention: the equation on projected queries, keys and values, and the layer that projects them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
 
 from lrpe.arguments import check_count
 from lrpe.attention.decay import DecayChoice, decay_between
+from lrpe.attention.engines.choice import choose_engine
+from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
 from lrpe.attention.layer import (
     RECOMMENDED,
@@ -18,15 +20,18 @@ from lrpe.attention.layer import (
     configure_features,
 )
 from lrpe.attention.members import complete
-from lrpe.attention.normalizer import Features, Normalizer, choose_normalizer
+from lrpe.attention.normalizer import EncodedDelta, Features, Normalizer, OutputNorm, PlainDelta, choose_normalizer
 from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.steps import Order, check_cross_attention, last_phase, make_tables, phases_of
-from lrpe.attention.summation import Bidirectional, Summation, choose_summation
+from lrpe.attention.summation import Bidirectional, Causal, Summation, choose_summation
 from lrpe.attention.sums.bidirectional import can_fuse, encoded_sum
 from lrpe.attention.sums.packed import packed_states
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
-from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.basis import Identity
+from lrpe.encodings.encoding import Encoding, PositionalEncoding
+from lrpe.encodings.householder import Householder
+from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.errors import require
 from lrpe.precision import compute_dtype
 
@@ -47,6 +52,14 @@ def sum_and_normalize(
     normalizer, summation, state = choices.normalizer, choices.summation, order.state
     check_cross_attention(summation.causal, order)
     phase = phases_of(order, k)
+    unencoded = _describe_unencoded(q, k, v, choices, order, phase)
+    separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
+    if unencoded is not None and not separate_states:
+        engine = choose_engine(unencoded)
+        if engine.name != "torch":  # which computes each of the features when it is first needed, as below
+            sums = engine.sums(unencoded)
+            out = sums.out if unencoded.delta else normalizer(sums.out, None)
+            return out, _state_after(sums, order.tokens, phase) if wants_state else None
     queries, keys, tables = _encode(q, k, choices, order, phase)
     log_decay = decay_between(order.log_decay, order.tokens)
     delta_q, delta_k = normalizer.delta_features(queries), normalizer.delta_features(keys)
@@ -64,6 +77,41 @@ def sum_and_normalize(
     if order.tokens.bounds is not None:
         return out, packed_states(problem, order.tokens, phase)
     return out, state if state is not None and v.shape[2] == 0 else _state_after(sums, order.tokens, phase)
+
+
+_DELTAS: dict[type[Normalizer], Any] = {PlainDelta: "plain", EncodedDelta: "encoded"}
+
+
+def _describe_unencoded(
+    q: Tensor, k: Tensor, v: Tensor, choices: Choices, order: Order, phase: Tensor | None
+) -> Unencoded | None:
+    """Return the problem before φ and the encoding, or None if these or the normaliser have another form."""
+    encoding, normalizer = choices.encoding, choices.normalizer
+    if torch.compiler.is_compiling() or type(choices.summation) is not Causal or q.shape[2] < 2:
+        return None
+    if not _rotates_pairs(encoding) or encoding.head_dim != q.shape[3]:
+        return None
+    if type(normalizer) not in _DELTAS and not isinstance(normalizer, OutputNorm):
+        return None
+    table = make_tables(encoding, order, phase, q, k)[0]
+    V, U = table.basis or (None, None)
+    turn = table.matrix[0] if encoding.angle_count else None
+    if turn is not None and (turn.shape[0] not in (1, k.shape[0]) or turn.shape[1] not in (1, k.shape[1])):
+        return None
+    log_decay, delta = decay_between(order.log_decay, order.tokens), _DELTAS.get(type(normalizer))
+    problem = Unencoded(q, k, v, choices.phi, encoding, V, U, turn, order.keys.mask, delta, log_decay)
+    if order.state is None:
+        return problem
+    _check_state_fits(order.state, problem.shapes())
+    return problem._replace(S=order.state.S, z=None if delta is None else order.state.z)
+
+
+def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
+    """Return whether an encoding is a rotation of pairs, or nothing, after reflections or nothing, and after φ."""
+    if type(encoding) is not Encoding or encoding.acts != "after" or encoding.score_scale != 1:
+        return False
+    basis, matrix = encoding.basis, encoding.matrix
+    return type(basis) in (Identity, Householder) and type(matrix) is Orthogonal and not matrix.alternating
 
 
 def _state_after(sums: Sums, tokens: Tokens, phase: Tensor | None) -> DecodingState:

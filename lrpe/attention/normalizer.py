@@ -56,7 +56,7 @@ class Normalizer(nn.Module, ABC):
     def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
         """Normalise the sums (batch, heads, n, value_dim), given Δ (batch, heads, n, 1) if there is one."""
         assert delta is not None
-        return _divide(numerator, delta)
+        return divide_by_delta(numerator, delta)
 
 
 class EncodedDelta(Normalizer):
@@ -86,7 +86,7 @@ class ClampedDelta(EncodedDelta):
 
     def forward(self, numerator: Tensor, delta: Tensor | None) -> Tensor:
         assert delta is not None
-        return _divide(numerator, delta.clamp(min=self.least))
+        return divide_by_delta(numerator, delta.clamp(min=self.least))
 
 
 class PlainDelta(Normalizer):
@@ -142,7 +142,7 @@ class OutputNorm(Normalizer):
         return nn.functional.layer_norm(x, list(norm.normalized_shape), weight, norm.bias.to(x), norm.eps)
 
 
-def _divide(numerator: Tensor, delta: Tensor) -> Tensor:
+def divide_by_delta(numerator: Tensor, delta: Tensor) -> Tensor:
     """Return numerator / Δ, and 0 without a gradient for a query that sees no key (Δ = 0)."""
     return _Division.of(numerator, delta)
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_count
-from lrpe.attention.sums.bidirectional import bidirectional_sums
-from lrpe.attention.sums.causal import causal_sums
+from lrpe.attention.engines.choice import choose_engine
 from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.errors import LrpeError, require, unknown_name
@@ -37,7 +36,8 @@ class Causal(Summation):
     def __call__(self, problem: Problem) -> Sums:
         if problem.S is not None and problem.k.shape[2] == 1:
             return one_token(problem)
-        return causal_sums(problem._replace(chunk=self.chunk))
+        problem = problem._replace(chunk=self.chunk)
+        return choose_engine(problem).sums(problem)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Bidirectional(Summation):
 
     def __call__(self, problem: Problem) -> Sums:
         require(not problem.starts, "A bidirectional sum takes no initial state. Pass state=None, or use Causal().")
-        return bidirectional_sums(problem._replace(chunk=self.chunk))
+        problem = problem._replace(chunk=self.chunk, causal=False)
+        return choose_engine(problem).sums(problem)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,249 @@
+"""The native causal sum as one differentiable operation: a kernel call forwards, and one backwards."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lrpe.attention.engines.library import NativeProblem, StridedTensor, call
+from lrpe.attention.engines.unencoded import Unencoded, sums_by_torch
+from lrpe.attention.feature_map import elu_plus_one, identity, relu
+from lrpe.attention.sums.causal import causal_sums
+from lrpe.attention.sums.problem import Problem, Sums
+from lrpe.autograd import Differentiable, one_at_a_time
+from lrpe.precision import in_float64
+
+_TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z", "V", "U", "turn", "mask")
+_PHI = {identity: 0, elu_plus_one: 1, relu: 2, F.softplus: 3, F.silu: 4}  # enum Phi of problem.h
+_DELTA = {None: 0, "plain": 1, "encoded": 2, "given": 3}  # enum Delta
+_PAD = 16  # PAD of vectors.h
+MOST_REFLECTIONS = 8  # MOST of features.h
+
+
+def feature_code(phi: Callable[[Tensor], Tensor]) -> tuple[int, float] | None:
+    """Return the kernel's number of a feature map and what is added to it, or None if it has no such map."""
+    if isinstance(phi, partial) and phi.func is relu and not phi.args and set(phi.keywords) <= {"floor"}:
+        return _PHI[relu], phi.keywords.get("floor", 0.0)
+    code = _PHI.get(phi)
+    return None if code is None else (code, 0.0)
+
+
+class _Form(NamedTuple):
+    """What is not a tensor: the problem without its tensors, and their names."""
+
+    problem: Problem | Unencoded  # its tensors are stale; only the rest is read
+    names: tuple[str, ...]
+    delta: str | None
+    wants_decay: bool
+
+    @classmethod
+    def of(cls, problem: Problem | Unencoded) -> tuple["_Form", list[Tensor]]:
+        named = {name: tensor for name in _TENSORS if (tensor := getattr(problem, name, None)) is not None}
+        if isinstance(problem, Unencoded):
+            delta = problem.delta
+        else:
+            delta = None if problem.delta_q is None else "encoded" if problem.sums_scores else "given"
+            if delta == "encoded":
+                named = {name: x for name, x in named.items() if name not in ("delta_q", "delta_k")}
+        empty = problem._replace(**dict.fromkeys(named, None))
+        wants = problem.log_decay is not None and problem.log_decay.requires_grad
+        return cls(empty, tuple(named), delta, wants), list(named.values())
+
+    @property
+    def divides(self) -> bool:
+        return isinstance(self.problem, Unencoded) and self.delta is not None
+
+    @property
+    def feature(self) -> tuple[int, float]:
+        """Return the kernel's number of φ and what is added to it; features that are given need none."""
+        code = feature_code(self.problem.phi) if isinstance(self.problem, Unencoded) else None
+        return code or (_PHI[identity], 0.0)
+
+    def restore(self, tensors: Sequence[Tensor]) -> Problem | Unencoded:
+        """Return the problem with these tensors."""
+        problem = self.problem._replace(**dict(zip(self.names, tensors, strict=True)))
+        if isinstance(problem, Problem) and self.delta == "encoded":
+            return problem._replace(delta_q=problem.q, delta_k=problem.k)
+        return problem
+
+
+def native_sums(problem: Problem | Unencoded) -> Sums:
+    """Return o (divided by Δ if the problem is unencoded), Δ and the last state."""
+    form, tensors = _Form.of(problem)
+    out, S, delta, z = _NativeSum.of(form, *tensors)
+    return Sums(out, delta, S, z)
+
+
+class _NativeSum(Differentiable):
+    """The sums by the kernel. Backward computes features and states again, so only the inputs are kept."""
+
+    @staticmethod
+    def forward(form: _Form, *tensors: Tensor):
+        named = _Inputs(form, tensors)
+        q, v = named["q"], named["v"]
+        out, total = _empty_output(q, v), q.new_empty(*q.shape[:3], 1) if form.delta else None
+        S, z = _empty_states(named, form)
+        call("lrpe_causal_forward", named.describe(out=out, total=total, S_last=S, z_last=z))
+        return out, S, total, z
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.form, *tensors = inputs
+        ctx.count = len(tensors)
+        kept = (output[0], output[2]) if ctx.form.divides else ()
+        if ctx.form.divides:
+            ctx.mark_non_differentiable(output[2])  # Δ has gone into the quotient
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, *grads: Any):
+        tensors, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        if all(g is None for g in grads):
+            return (None,) * (1 + ctx.count)
+        # A second derivative or a batched gradient needs operations that torch knows.
+        if torch.is_grad_enabled() or not one_at_a_time(*(g for g in grads if g is not None)):
+            return None, *_gradients_by_torch(ctx.form, tensors, grads, ctx.needs_input_grad[1:])
+        return None, *_gradients(ctx.form, tensors, kept, grads, ctx.needs_input_grad[1:])
+
+
+class _Inputs(dict[str, Tensor]):
+    """The tensors of a problem by name, as the kernel reads them; it keeps copies alive until the kernel returns."""
+
+    def __init__(self, form: _Form, tensors: Sequence[Tensor]):
+        super().__init__(zip(form.names, tensors, strict=True))
+        self.form, self.alive = form, []
+
+    def describe(self, **others: Tensor | None) -> NativeProblem:
+        """Return the kernel's description; ``others`` are the tensors that it writes, and what backward adds."""
+        q, k, v = self["q"], self["k"], self["v"]
+        summed = self["delta_k"] if self.form.delta == "given" else k
+        phi, floor = self.form.feature
+        native = NativeProblem(
+            *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], q.shape[3], v.shape[3]),
+            summed.shape[3] if self.form.delta else 0,
+            *(phi, _DELTA[self.form.delta], self.form.divides, torch.get_num_threads(), floor),
+            self["V"].shape[0] if "V" in self else 0,
+            self["turn"].shape[3] if "turn" in self else 0,
+        )
+        for name in ("q", "k", "v", "delta_q", "delta_k", "turn"):
+            if name in self:
+                setattr(native, name, StridedTensor.of(self._keep(_rows_in_memory(self[name]))))
+        self._describe_decay_and_mask(native)
+        for name in ("S", "z"):
+            if name in self:
+                setattr(native, name, self._keep(self[name].contiguous()).data_ptr())
+        for name in ("V", "U"):
+            if name in self:
+                padded = F.pad(self[name], (0, -q.shape[3] % _PAD)).contiguous()
+                setattr(native, name, self._keep(padded).data_ptr())
+        for name, tensor in others.items():
+            if tensor is not None:
+                of_rows = name in ("out", "g", "dq", "dk", "dv", "ddelta_q", "ddelta_k")
+                setattr(native, name, StridedTensor.of(tensor) if of_rows else tensor.data_ptr())
+        return native
+
+    def _describe_decay_and_mask(self, native: NativeProblem) -> None:
+        if "log_decay" in self:
+            log_decay = self._keep(in_float64(self["log_decay"].detach()))
+            native.log_decay = log_decay.data_ptr()
+            strides = [0 if n == 1 else s for n, s in zip(log_decay.shape, log_decay.stride(), strict=True)]
+            native.decay_batch, native.decay_head, native.decay_row = strides
+        if "mask" in self:
+            mask = self._keep(self["mask"].expand(self["q"].shape[0], -1))
+            native.mask, (native.mask_batch, native.mask_row) = mask.data_ptr(), mask.stride()
+
+    def _keep(self, tensor: Tensor) -> Tensor:
+        self.alive.append(tensor)
+        return tensor
+
+
+def _rows_in_memory(x: Tensor) -> Tensor:
+    """Return x, or a copy if the numbers of a row are not neighbours in memory."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
+
+
+def _empty_output(q: Tensor, v: Tensor) -> Tensor:
+    """Return memory for (batch, heads, n, e), with heads after tokens if those of q are, as projections have them."""
+    batch, heads, n, _ = q.shape
+    if q.stride(1) < q.stride(2):
+        return v.new_empty(batch, n, heads, v.shape[-1]).transpose(1, 2)
+    return v.new_empty(batch, heads, n, v.shape[-1])
+
+
+def _empty_states(named: _Inputs, form: _Form) -> tuple[Tensor, Tensor | None]:
+    k, v = named["k"], named["v"]
+    S = v.new_empty(*k.shape[:2], k.shape[-1], v.shape[-1])
+    summed = named["delta_k"] if form.delta == "given" else k
+    return S, k.new_empty(*k.shape[:2], summed.shape[-1]) if form.delta else None
+
+
+def _empty_rows(x: Tensor) -> Tensor:
+    """Return memory for the gradient of x, in x's layout if its rows are whole and do not overlap."""
+    like = torch.empty_like(x)
+    return like if like.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _gradients(form: _Form, tensors: Sequence[Tensor], kept: Sequence[Tensor], grads: Sequence[Any], wanted):
+    """Return the gradient of each tensor by the kernel."""
+    named = _Inputs(form, tensors)
+    wants = dict(zip(form.names, wanted, strict=True))
+    g_out, g_S, g_total, g_z = (None if g is None else g.contiguous() if g.ndim != 4 else g for g in grads)
+    g_out = _empty_output(named["q"], named["v"]).zero_() if g_out is None else _rows_in_memory(g_out)
+    g_S = None if g_S is None else g_S.contiguous()
+    g_total = None if g_total is None or form.divides else g_total.contiguous()
+    found = {name: _empty_rows(named[name]) for name in ("q", "k", "v", "delta_q", "delta_k") if name in named}
+    found |= {name: torch.empty_like(named[name]).contiguous() for name in ("S", "z") if name in named}
+    if form.wants_decay:
+        found["log_decay"] = named["k"].new_empty(named["k"].shape[:3], dtype=torch.float64)
+    threads = torch.get_num_threads()
+    for name in ("turn", "V", "U"):
+        if wants.get(name) or (name in ("V", "U") and (wants.get("V") or wants.get("U"))):
+            found[name] = _per_thread_zeros(named[name], threads, padded=name != "turn")
+    outputs = dict(zip(("out", "total"), kept, strict=False))
+    native = named.describe(
+        g=g_out, g_S=g_S, g_total=g_total, g_z=g_z, **outputs, **{f"d{name}": x for name, x in found.items()}
+    )
+    if "turn" in found:
+        strides = (0 if n == 1 else s for n, s in zip(named["turn"].shape, found["turn"].stride()[1:], strict=True))
+        native.dturn_batch, native.dturn_head, native.dturn_row, _ = strides
+        native.dturn_size = found["turn"][0].numel()
+    call("lrpe_causal_backward", native)
+    return [_finish(name, found.get(name), named[name]) if wants[name] else None for name in form.names]
+
+
+def _per_thread_zeros(x: Tensor, threads: int, padded: bool) -> Tensor:
+    """Return zeros of x's shape for each thread to add to, as threads share the tensors of the encoding."""
+    width = x.shape[-1] + (-x.shape[-1] % _PAD if padded else 0)
+    return x.new_zeros(threads, *x.shape[:-1], width)
+
+
+def _finish(name: str, gradient: Tensor | None, x: Tensor) -> Tensor | None:
+    """Add up what threads and tokens contributed, and return the gradient in the shape and dtype of x."""
+    if gradient is None:
+        return None
+    if name in ("turn", "V", "U"):
+        return (gradient[0] if len(gradient) == 1 else gradient.sum(0))[..., : x.shape[-1]]
+    if name == "log_decay":
+        return gradient.sum_to_size(x.shape).to(x)
+    return gradient
+
+
+def _gradients_by_torch(form: _Form, tensors: Sequence[Tensor], grads: Sequence[Any], wanted: Sequence[bool]):
+    """Return the gradients through torch's own operations, which can be differentiated again."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        # view_as: if k was computed from q, the gradient of q must not include the path through k.
+        inputs = [x.view_as(x) if x.requires_grad else x for x in tensors]
+        problem = form.restore(inputs)
+        sums = sums_by_torch(problem) if isinstance(problem, Unencoded) else causal_sums(problem)
+    solution = (sums.out, sums.S, None if form.divides else sums.delta, sums.z)
+    pairs = [(x, g) for x, g in zip(solution, grads, strict=True) if x is not None and g is not None]
+    asked = [x for x, wants in zip(inputs, wanted, strict=True) if wants]
+    results = iter(
+        torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], create_graph=again, allow_unused=True)
+    )
+    return [next(results) if wants else None for wants in wanted]

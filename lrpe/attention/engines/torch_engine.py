@@ -1,0 +1,24 @@
+"""The torch engine: every sum, through torch's own operations."""
+
+from lrpe.attention.engines.unencoded import Unencoded, sums_by_torch
+from lrpe.attention.sums.bidirectional import bidirectional_sums
+from lrpe.attention.sums.causal import causal_sums
+from lrpe.attention.sums.problem import Problem, Sums
+
+
+class TorchEngine:
+    """Every sum, on every device, in every dtype, compiled, exported and under torch.func."""
+
+    name = "torch"
+
+    def missing(self) -> None:
+        """The engine is always here."""
+
+    def declines(self, problem: Problem | Unencoded) -> None:
+        """The engine declines nothing."""
+
+    def sums(self, problem: Problem | Unencoded) -> Sums:
+        """Return the sums. Those of an unencoded problem are divided by Δ."""
+        if isinstance(problem, Unencoded):
+            return sums_by_torch(problem)
+        return causal_sums(problem) if problem.causal else bidirectional_sums(problem)

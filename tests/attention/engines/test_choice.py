@@ -1,0 +1,52 @@
+"""The choice of an engine: the fastest that does not decline, or the one asked for."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import lrpe
+from lrpe import LrpeError
+
+needs_native = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
+
+
+def attend(dtype=torch.float32, **options):
+    torch.manual_seed(0)
+    return lrpe.linear_attention(*torch.randn(3, 1, 2, 40, 8, dtype=dtype), **options)[0]
+
+
+@needs_native
+def test_float32_on_a_cpu_is_native_and_everything_else_torch():
+    attend()
+    assert lrpe.engines.last() == lrpe.engines.Ran("native", {})
+    attend(torch.float64)
+    ran = lrpe.engines.last()
+    assert ran.engine == "torch"
+    assert "float32" in ran.declined["native"]
+
+
+@needs_native
+@pytest.mark.parametrize("encoding", ["type1", "type2", "type3", "rope", "none"])
+@pytest.mark.parametrize("options", [{}, {"normalizer": "encoded"}, {"normalizer": "output"}, {"decay": None}], ids=str)
+def test_both_engines_give_the_same_attention(encoding, options):
+    with lrpe.engines.use("torch"):
+        expected = attend(encoding=encoding, **options)
+        assert lrpe.engines.last().engine == "torch"
+    with lrpe.engines.use("native"):
+        assert_close(attend(encoding=encoding, **options), expected, rtol=1e-3, atol=1e-5)
+
+
+@needs_native
+def test_an_engine_that_is_asked_for_and_declines_says_so():
+    with lrpe.engines.use("native"), pytest.raises(LrpeError, match="float32"):
+        attend(torch.float64)
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(LrpeError, match="native"), lrpe.engines.use("nativ"):
+        pass
+
+
+def test_the_status_names_every_engine():
+    assert list(lrpe.engines.status()) == ["native", "torch"]
+    assert lrpe.engines.status()["torch"] == "ready"
