@@ -7,7 +7,10 @@ from unittest.mock import patch
 
 import pytest
 
+from lrpe import configure
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
+from lrpe.encodings.family import BASELINES, FAMILY, GRIDS
+from lrpe.lab.experiments.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -88,3 +91,11 @@ def test_the_architecture_names_every_package_and_files_that_exist():
         folder = Path(name).parent if "/" in name else folder
         missing += [name] if not (ROOT / folder / Path(name).name).is_file() else []
     assert missing == []
+
+
+def test_the_table_of_the_family_has_every_name_and_views_that_the_explorer_knows():
+    rows = re.findall(r"^\| `([\w-]+)` \|.*\| (?:`#left=([\w-]+)`|–) \|$", (ROOT / "docs/family.md").read_text(), re.M)
+    assert {name for name, _ in rows} == {*FAMILY, *GRIDS, *BASELINES}
+    views = {name for name, view in rows if view}
+    assert all(name == view for name, view in rows if view)
+    assert views == {name for name in METHODS if name in FAMILY and configure(name, 64, length=64).steps == "fixed"}

@@ -92,6 +92,25 @@ def test_delta_rule_contractions_are_not_unitary_either():
     assert failed(lrpe.verify(transition=reflections(0.5), dim=4)) == {"Unitary", "Commuting", "Split"}
 
 
+def strength(x):
+    """β in (0, 1), of each token."""
+    return x[:, 0, None, None].sigmoid()
+
+
+OUTSIDE = {
+    "DeltaNet": (lambda x: reflections(strength(x))(x), {"Unitary", "Commuting", "Split"}),
+    "PaTH": (lambda x: reflections(2 * strength(x))(x), {"Unitary", "Commuting", "Split"}),
+    "PaTH of reflections": (reflections(2.0), {"Commuting", "Split"}),
+    "KDA": (lambda x: reflections(strength(x))(x) * x.sigmoid()[:, None], {"Unitary", "Commuting", "Split"}),
+}
+
+
+@pytest.mark.parametrize("model", OUTSIDE)
+def test_models_of_products_that_do_not_commute_break_the_split(model):
+    transition, laws = OUTSIDE[model]
+    assert failed(lrpe.verify(transition=transition, dim=4)) == laws
+
+
 def test_reflections_along_one_vector_commute_and_are_accepted():
     k = torch.tensor([0.6, 0.8], dtype=torch.float64)
     steps = torch.stack([torch.eye(2, dtype=torch.float64), torch.eye(2) - 2 * torch.outer(k, k)])
