@@ -1,7 +1,9 @@
 """How long a dry run says that training would take."""
 
 from lrpe.lab.cli import main
-from lrpe.lab.experiments.cost import Speed, measure_speed
+from lrpe.lab.experiments.columns import stdlib
+from lrpe.lab.experiments.cost import Speed, estimate, measure_speed
+from lrpe.lab.experiments.scale import find_scale
 
 
 def test_the_speed_of_this_machine_is_measured_on_a_model():
@@ -19,3 +21,14 @@ def test_a_dry_run_is_estimated_at_the_speed_of_this_machine_and_says_so(monkeyp
     assert "1 run, 67 s in all. Times are at 0.05 TFLOP/s, measured here (threads: 2)" in slow
     assert main([*words, "--tflops", "0.0005"]) == 0
     assert "111 min in all. Times are at 0.0005 TFLOP/s, from --tflops" in capsys.readouterr().out
+
+
+def test_gates_convolutions_and_softmax_layers_are_counted():
+    plain, extras, hybrid = (
+        estimate(find_scale("small")(stdlib(row))) for row in ("recommended", "recommended-gate-conv", "hybrid")
+    )
+    added = 3 * (128 * 128 + 3 * 128 * 4)  # three layers with a gate and 4 weights per channel of q, k and v
+    assert extras.parameters - plain.parameters == added + 3 * 128  # and a bias
+    assert extras.flops - plain.flops == 3 * 2 * added * plain.tokens
+    assert hybrid.parameters == plain.parameters
+    assert hybrid.flops - plain.flops == 3 * 4 * 128 * (256 - 32) * plain.tokens  # every token instead of the state
