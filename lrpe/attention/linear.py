@@ -107,8 +107,13 @@ def _describe_unencoded(
 
 
 def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
-    """Return whether an encoding is a rotation of pairs, or nothing, after reflections or nothing, and after φ."""
+    """Return whether an encoding is a rotation of pairs, or nothing, after reflections or nothing, and after φ.
+
+    Queries and keys must be rotated alike: one table is described for both.
+    """
     if type(encoding) is not Encoding or encoding.acts != "after" or encoding.score_scale != 1:
+        return False
+    if not encoding.one_for_both:
         return False
     basis, matrix = encoding.basis, encoding.matrix
     return type(basis) in (Identity, Householder) and type(matrix) is Orthogonal and not matrix.alternating

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 import lrpe
 from lrpe import LrpeError
+from lrpe.encodings.family import FAMILY
 
 needs_native = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
 
@@ -34,6 +35,20 @@ def test_both_engines_give_the_same_attention(encoding, options):
         assert lrpe.engines.last().engine == "torch"
     with lrpe.engines.use("native"):
         assert_close(attend(encoding=encoding, **options), expected, rtol=1e-3, atol=1e-5)
+
+
+@needs_native
+@pytest.mark.parametrize("name", [name for name in FAMILY if name not in ("cosformer",)])
+@pytest.mark.parametrize("key_phase", [False, True])
+def test_every_member_has_the_attention_of_the_torch_engine(name, key_phase):
+    needed = {"heads": 2} if name == "per" else {"length": 40} if name == "hope" else {}
+    encode = lrpe.encoding(name, 8, seed=0, key_phase=key_phase, **needed)
+    for parameter in encode.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)  # among them the phases of the keys, which start at 0
+    steps = {} if encode.steps == "fixed" else {"steps": torch.rand(1, 2, 40)}
+    with lrpe.engines.use("torch"):
+        expected = attend(encoding=encode, **steps)
+    assert_close(attend(encoding=encode, **steps), expected, rtol=1e-3, atol=1e-5)
 
 
 @needs_native
