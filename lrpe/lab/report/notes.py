@@ -6,9 +6,10 @@ from lrpe.lab.data.catalog import CATALOG
 from lrpe.lab.experiments.baselines import COUNTED
 from lrpe.lab.experiments.columns import intended_data
 from lrpe.lab.experiments.experiment import Experiment
-from lrpe.lab.experiments.methods import SETTINGS
+from lrpe.lab.experiments.methods import SETTINGS, find_method
+from lrpe.lab.experiments.paper import BASIS
 from lrpe.lab.experiments.planning import Plan
-from lrpe.lab.experiments.tables import title_of
+from lrpe.lab.experiments.tables import split_row, title_of
 
 
 def notes_of(plan: Plan) -> list[str]:
@@ -75,12 +76,21 @@ def _paper_note(plan: Plan) -> list[str]:
 
 
 def _decay_note(plan: Plan, experiments: Sequence[Experiment]) -> list[str]:
-    if "per" not in plan.rows or not any(each.kind == "language" for each in experiments):
+    """Name the rows with a decay, whose figures measure more than the encoding, if other rows have none."""
+    if not any(each.kind == "language" for each in experiments):
         return []
-    return [
-        "PER has the decay per head that it was published with, and recommended and softmax-decay have a decay too; "
-        "the other rows have none. The figures of these three therefore measure more than the encoding."
-    ]
+    decayed = [row for row in plan.rows if _has_decay(row)]
+    if not decayed or len(decayed) == len(plan.rows):
+        return []
+    names = ", ".join(map(title_of, decayed))
+    return [f"With a decay: {names}; without: the other rows. Figures across the two measure more than the encoding."]
+
+
+def _has_decay(row: str) -> bool:
+    if row in BASIS:  # a P, which is a row of the table of P
+        return False
+    method = find_method(split_row(row)[0])
+    return method.name == "per" or method.fields.get("decay") is not None  # PER's encoding brings its own
 
 
 def _seed_note(plan: Plan) -> str:

@@ -2,6 +2,8 @@
 
 import math
 
+from lrpe.lab.experiments.planning import plan
+from lrpe.lab.report.notes import notes_of
 from lrpe.lab.report.summary import summarize
 from lrpe.lab.report.table import FigureColumn
 
@@ -39,3 +41,13 @@ def test_rows_that_diverged_or_are_missing_are_left_out():
     assert about({"base": math.nan, "type2": 7.0}) == []
     assert about(FIGURES | {"recommended": math.inf})[0].startswith("Validation: softmax + RoPE (5.50) is lowest")
     assert about(FIGURES, better=None) == []
+
+
+def test_the_note_names_the_rows_with_a_decay_and_only_if_others_have_none():
+    told = notes_of(plan("lm", rows=("base", "per", "recommended", "retnet"), scale="smoke"))
+    assert "With a decay: PER, recommended, RetNet; without: the other rows. Figures across the two measure more" in (
+        " ".join(told)
+    )
+    assert not any(
+        "With a decay" in note for note in notes_of(plan("lm", rows=("recommended", "gated"), scale="smoke"))
+    )
