@@ -39,7 +39,7 @@ LOOKS = {
     "softmax": Look("#332288", "square", dark="#9A8CF0"),
     "softmax-decay": Look("#7A5C2E", "diamond", dark="#C29A5B"),
     "recommended": Look("#882255", "cross", dark="#E0609B"),
-    "recommended-gate": Look("#C2185B", "square"),
+    "recommended-gate": Look("#C2185B", "square", dark="#F0709F"),
     "recommended-conv": Look("#F06292", "diamond"),
     "recommended-gate-conv": Look("#6A1B9A", "triangle-up", dark="#B97FDB"),
     "softmax-decay-gate-conv": Look("#4E342E", "triangle-right", dark="#B08D7F"),
