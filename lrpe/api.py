@@ -1,6 +1,6 @@
 """The names that ``lrpe`` itself offers, by idea; everything else is imported from its package."""
 
-from lrpe import positions
+from lrpe import angles, positions
 from lrpe.attention import engines
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
@@ -9,7 +9,6 @@ from lrpe.attention.normalizer import EncodedDelta, OutputNorm, PlainDelta
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Bidirectional, Causal, Quadratic
-from lrpe.encodings import angles
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import Basis, Identity
 from lrpe.encodings.config import EncodingConfig

@@ -24,7 +24,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_every_python_block_runs(page, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where a block may write
     names: dict = {}
-    with patch.dict(BASES), patch.dict(MATRICES), patch.dict(ANGLES):  # and what it may register
+    with patch.dict(BASES), patch.dict(MATRICES), patch.dict(ANGLES), patch.dict(METHODS):  # and what it may register
         for block in blocks(page, "python"):
             exec(compile(block, str(page), "exec"), names)
 

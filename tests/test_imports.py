@@ -13,7 +13,8 @@ import pytest
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
         *("moved", "errors", "autograd", "arguments", "positions", "precision", "schema", "serialization", "atomic"),
-        *("native", "encodings", "theory", "weight_decay", "attention", "api", "models", "adapt", "lab", "__main__"),
+        *("native", "encodings", "theory", "angles", "weight_decay", "attention", "api", "models", "adapt", "lab"),
+        "__main__",
     ),
     "lrpe.encodings": (
         *("registry", "adjoint", "basis", "householder", "matrix_basis", "old_angles", "angles", "phase", "alignment"),
@@ -22,7 +23,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.theory": (
         *("rank_growth", "linearizability", "probes", "laws", "token_rules", "cocycle", "definition", "canonical"),
-        *("instances", "derive"),
+        *("instances", "derive", "kernels", "matching"),
     ),
     "lrpe.attention": (
         *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "engines", "summation"),
@@ -96,6 +97,7 @@ CORE = (
     "native",
     "encodings",
     "theory",
+    "angles",
     "weight_decay",
     "attention",
     "api",

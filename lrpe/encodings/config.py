@@ -1,13 +1,15 @@
 """EncodingConfig, an encoding as plain data, and the registries of bases, angles and position matrices."""
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from lrpe.arguments import is_number
 from lrpe.encodings.angles import (
     SCALINGS,
     Angles,
@@ -33,7 +35,7 @@ from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.encodings.registry import Registry
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, require, show, unknown_name
 from lrpe.precision import next_seed, normal
 
 
@@ -55,7 +57,8 @@ class EncodingConfig:
             ``build()`` draws from torch's global generator, so that every layer has its own.
         reflections: Householder reflections in P.
         learned_basis: whether the Householder vectors are learned.
-        angles: α, by name: geometric, half-turn; or linear, harmonic, constant, hope, which need ``length``.
+        angles: α, by name: geometric, half-turn; or linear, harmonic, constant, hope, which need ``length``; or as
+            numbers, one per pair of Type 2 or feature of Type 1, such as those of ``lrpe.angles.matching``.
         base: the base of geometric angles.
         length: the longest position, for the angles that depend on it.
         learned_angles: whether α is learned, and with ``mixed_axes`` its direction.
@@ -81,7 +84,7 @@ class EncodingConfig:
     seed: int | None = None
     reflections: int = 1
     learned_basis: bool = False
-    angles: str = "geometric"
+    angles: str | tuple[float, ...] = "geometric"
     base: float = 10000.0
     length: int | None = None
     learned_angles: bool = False
@@ -111,7 +114,10 @@ class EncodingConfig:
         require(self.acts in ("before", "after"), f"acts must be 'before' or 'after' (φ); got acts={self.acts!r}.")
         _look_up("basis", self.basis, BASES)
         _look_up("position matrix", self.matrix, MATRICES | OUTSIDE)
-        _look_up("kind of angles", self.angles, ANGLES)
+        if isinstance(self.angles, str):
+            _look_up("kind of angles", self.angles, ANGLES)
+        else:
+            object.__setattr__(self, "angles", _read_angles(self.angles))
         if self.decay is not None:
             object.__setattr__(self, "decay", tuple(self.decay))
         if self.scaling is not None:
@@ -145,7 +151,8 @@ class EncodingConfig:
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        return values | {"decay": None if self.decay is None else list(self.decay)}
+        lists = {name: list(values[name]) for name in ("angles", "decay") if isinstance(values[name], tuple)}
+        return values | lists
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "EncodingConfig":
@@ -181,7 +188,8 @@ _TYPES: dict[Any, tuple[str, ...]] = {
     int: ("head_dim", "axes", "reflections", "alternating", "sines", "realizations"),
     (int, type(None)): ("heads", "length", "rotated", "seed"),
     bool: ("learned_basis", "learned_angles", "mixed_axes", "key_phase"),
-    str: ("basis", "matrix", "angles", "acts"),
+    str: ("basis", "matrix", "acts"),
+    (str, list, tuple): ("angles",),
     (int, float): ("base", "rotated_share"),
     (list, tuple, type(None)): ("decay",),
 }
@@ -212,6 +220,17 @@ def _check_sizes(config: EncodingConfig) -> None:
     for r in config.decay or ():
         number = isinstance(r, int | float) and not isinstance(r, bool)
         require(number and 0 < r <= 1, f"decay must have one r with 0 < r ≤ 1 per head; got decay={config.decay}.")
+
+
+def _read_angles(angles: Iterable[Any]) -> tuple[float, ...]:
+    """Return angles that are given as numbers."""
+    found = tuple(angles)
+    for alpha in found:
+        require(
+            is_number(alpha) and math.isfinite(alpha),
+            lambda alpha=alpha: f"angles must be a name or finite numbers; got {show(alpha)} among the numbers.",
+        )
+    return tuple(map(float, found))
 
 
 def _check_scaling(config: EncodingConfig) -> None:
@@ -260,6 +279,13 @@ def _build_angles(config: EncodingConfig, count: int, dim: int) -> Angles:
 
 def _find_alpha(config: EncodingConfig, count: int, dim: int) -> Tensor:
     """Return α (count,) of the chosen kind; ``dim`` is the width in the exponent of geometric angles."""
+    if isinstance(config.angles, tuple):
+        require(
+            len(config.angles) == count,
+            f"angles must have {count} numbers, one per pair of Type 2 or feature of Type 1 along each axis; got "
+            f"{len(config.angles)}.",
+        )
+        return torch.tensor(config.angles, dtype=torch.float64, device="cpu")
     if config.angles == "geometric":
         return geometric(count, dim, config.base)
     if config.angles == "half-turn":

@@ -154,7 +154,8 @@ def describe_encoding(encoding: EncodingConfig) -> str:
 
 
 def _describe_angles(encoding: EncodingConfig) -> str:
-    return f"{'learned' if encoding.learned_angles else 'fixed'} {encoding.angles} angles"
+    kind = encoding.angles if isinstance(encoding.angles, str) else "given"
+    return f"{'learned' if encoding.learned_angles else 'fixed'} {kind} angles"
 
 
 def _describe_tokenizer(folder: Path) -> str:

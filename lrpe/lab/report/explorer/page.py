@@ -67,7 +67,8 @@ def _type_of(matrix: str) -> dict[str, str]:
 def parts(config: EncodingConfig) -> dict[str, str]:
     """Return the names of P, Λ and α in an encoding's configuration."""
     matrix = "none" if config.matrix == "orthogonal" and config.rotated == 0 else config.matrix
-    return {"basis": config.basis, "matrix": matrix, "angles": config.angles}
+    angles = config.angles if isinstance(config.angles, str) else "given"
+    return {"basis": config.basis, "matrix": matrix, "angles": angles}
 
 
 SCRIPTS = (  # in order of use
