@@ -1,5 +1,6 @@
 """The states of causal attention: of fixed size if it is linear, all keys and values if it is softmax."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -95,7 +96,8 @@ class KeyValueState(NamedTuple):
 class ReservedState:
     """A KeyValueState in memory reserved for ``room`` tokens, which grows when it is full.
 
-    It is filled in place, so ``extend`` changes this object: do not continue it twice.
+    ``extend`` returns a state that writes into the same memory, after the tokens of this one. This one stays as it was,
+    so that a cache can go back to it, but only the newest continuation of a state is valid.
     """
 
     def __init__(self, state: KeyValueState, room: int):
@@ -134,32 +136,33 @@ class ReservedState:
         return self.next
 
     def extend(self, new: KeyValueState) -> "ReservedState":
-        """Write further tokens into this state, and return it."""
+        """Write further tokens behind those of this state, and return the state after them."""
         if new.keys.shape[2] == 0:
             return self
         place = slice(self.length, self.length + new.keys.shape[2])
-        if place.stop > self.room:  # doubled, so that copies stay rare
-            self.__init__(self.copy(), 2 * place.stop)
-        if new.mask is not None and self.all_masks is None:
-            self.all_masks = F.pad(_real_tokens(self), (0, self.room - self.length))
-        self.all_keys[:, :, place], self.all_values[:, :, place] = new.keys, new.values
-        self.all_positions[:, place] = new.positions
-        if self.all_masks is not None:
-            self.all_masks[:, place] = _real_tokens(new)
-        if self.all_decays is not None and new.log_decay is not None:
-            self.all_decays[:, :, place] = new.log_decay
-        self.length, self.phase = place.stop, new.phase
-        self.next = new.position if new.mask is None else torch.where(new.mask.any(-1), new.position, self.next)
-        return self
+        grows = place.stop > self.room
+        after = ReservedState(self.copy(), 2 * place.stop) if grows else copy.copy(self)  # doubled: copies stay rare
+        if new.mask is not None and after.all_masks is None:
+            after.all_masks = F.pad(_real_tokens(self), (0, after.room - self.length))
+        after.all_keys[:, :, place], after.all_values[:, :, place] = new.keys, new.values
+        after.all_positions[:, place] = new.positions
+        if after.all_masks is not None:
+            after.all_masks[:, place] = _real_tokens(new)
+        if after.all_decays is not None and new.log_decay is not None:
+            after.all_decays[:, :, place] = new.log_decay
+        after.length, after.phase = place.stop, new.phase
+        after.next = new.position if new.mask is None else torch.where(new.mask.any(-1), new.position, self.next)
+        return after
 
     def copy(self) -> KeyValueState:
         """Return the state of the tokens so far."""
         return KeyValueState(self.keys, self.values, self.positions, self.mask, self.log_decay, self.phase, self.window)
 
     def with_window(self, window: Tensor | None) -> "ReservedState":
-        """Set the window of this state, and return it."""
-        self.window = window
-        return self
+        """Return this state with another window; both share their memory."""
+        after = copy.copy(self)
+        after.window = window
+        return after
 
     def select(self, rows: Tensor) -> "ReservedState":
         """Return the state of these rows of the batch, in this order, with the same room."""

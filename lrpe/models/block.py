@@ -42,6 +42,11 @@ class Block(GradientCheckpointingLayer):
         x = x + self.drop_path(self.feed_forward(self.feed_forward_norm(x, tokens.mask) if self.pre else x))
         return x if self.pre else self.feed_forward_norm(x, tokens.mask), after
 
+    def read(self, x: Tensor, state: State | None, positions: Tensor | None, mask: Tensor | None) -> State:
+        """Return the state after the tokens x (batch, n, width) alone, without their output."""
+        y = self.attention_norm(x, mask) if self.pre else x
+        return self.attention.prefill(y, state, positions, mask)[1]  # type: ignore[arg-type]  # as above
+
 
 def build_attention(config: LrpeConfig, layer: int) -> LinearAttention | SoftmaxAttention:
     shared = {

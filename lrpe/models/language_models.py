@@ -15,8 +15,6 @@ from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
 
-_NEEDS_ROLLBACK = (GenerationMode.CONTRASTIVE_SEARCH, GenerationMode.ASSISTED_GENERATION)
-
 
 class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
     """A causal trunk and an output layer; ``generate`` decodes from a cache of constant size."""
@@ -73,25 +71,35 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         )
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache:
             model_kwargs["past_key_values"] = LrpeCache(self.config.num_hidden_layers, room=max_cache_length)
+        cache = model_kwargs.get("past_key_values")
+        if isinstance(cache, LrpeCache):
+            cache.allow_rollback(_rollback_of(generation_config, generation_mode))
 
     def _prepare_position_ids_for_generation(self, *_: Any) -> None:  # type: ignore[override]
         """Pass no positions: the trunk derives them from the mask and the cache."""
 
     def _validate_generation_mode(self, generation_mode, generation_config, generation_mode_kwargs) -> None:
-        _refuse_rollback(generation_mode)
+        _refuse_contrastive_search(generation_mode)
         super()._validate_generation_mode(generation_mode, generation_config, generation_mode_kwargs)  # type: ignore
 
     def _get_deprecated_gen_repo(self, generation_mode, *arguments: Any) -> str | None:  # type: ignore[override]
-        _refuse_rollback(generation_mode)  # before code from a hub is asked for
+        _refuse_contrastive_search(generation_mode)  # before code from a hub is asked for
         return super()._get_deprecated_gen_repo(generation_mode, *arguments)  # type: ignore
 
 
-def _refuse_rollback(mode: GenerationMode) -> None:
-    if mode in _NEEDS_ROLLBACK:
+def _refuse_contrastive_search(mode: GenerationMode) -> None:
+    if mode == GenerationMode.CONTRASTIVE_SEARCH:
         raise LrpeError(
-            f"{mode.value} removes tokens, which the state of a linear attention cannot. Use greedy search, sampling "
-            "or beam search."
+            f"{mode.value} compares the keys of all tokens, which the state of a linear attention does not keep. Use "
+            "greedy search, sampling, beam search or assisted generation."
         )
+
+
+def _rollback_of(config: Any, mode: GenerationMode) -> int:
+    """Return how many tokens generate() will remove from the cache, beside those of the latest call."""
+    if getattr(config, "is_assistant", False):  # it reads its candidates one by one, and may have to forget all
+        return (config.max_new_tokens or config.max_length) + 1
+    return int(mode == GenerationMode.ASSISTED_GENERATION)  # candidates are read in one call
 
 
 class LrpeForMaskedLM(LrpePreTrainedModel):

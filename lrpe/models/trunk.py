@@ -15,7 +15,7 @@ from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.tokens import Given, Tokens, positions_of, read_tokens
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors
-from lrpe.models.cache import LrpeCache
+from lrpe.models.cache import LrpeCache, Read
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.inputs import PatchEmbedding, TokenPositions, check_kwargs, embed_tokens, of_new_tokens, packed_by
 from lrpe.models.weights import KeepsPrecision, check_found, follow, naming_damage, stored_config
@@ -30,7 +30,7 @@ class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["Block"]
     _skip_keys_device_placement = ["past_key_values"]
-    _is_stateful = True
+    _is_stateful = False  # transformers' word for a state that cannot be cropped; an LrpeCache can
     _supports_sdpa = True  # softmax attention is torch's own
     _can_compile_fullgraph = False
     _supports_context_parallel = False
@@ -161,21 +161,30 @@ class LrpeModel(LrpePreTrainedModel):
         tokens = read_tokens(x, given, axes, state=states[0], counts=counts, causal=causal)
         x = x if self.absolute is None else self.absolute(x, positions_of(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
-        x, seen = self.run(self.dropout(x), tokens, states, cache)
+        x, seen = self.run(self.dropout(x), tokens, states, cache, None if packed else given)
         wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         hidden = (*seen, x) if wanted else None
         return BaseModelOutputWithPast(last_hidden_state=x, past_key_values=cache, hidden_states=hidden)  # type: ignore
 
     def run(
-        self, x: Tensor, tokens: Tokens, states: list[State | None], cache: LrpeCache | None
+        self,
+        x: Tensor,
+        tokens: Tokens,
+        states: list[State | None],
+        cache: LrpeCache | None,
+        given: Given | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Run the blocks and the final norm; return the output and the input of each block."""
+        """Run the blocks and the final norm; return the output and the input of each block.
+
+        A cache can take back tokens that are described by ``given``; packed ones are not.
+        """
         seen = []
         for index, block in enumerate(self.layers):
             seen.append(x)
             x, after = block(x, tokens, states[index], cache is not None)
             if cache is not None:
-                cache.of_layers[index].keep(after, x.shape[1])
+                read = None if given is None else Read(states[index], seen[-1], given.positions, given.mask)
+                cache.of_layers[index].keep(after, x.shape[1], read)
         return (x if self.norm is None else self.norm(x, tokens.mask)), seen
 
     def embed(self, ids: Tensor | None, embedded: Tensor | None, pixels: Tensor | None, positions: Tensor | None):
@@ -222,11 +231,16 @@ class LrpeModel(LrpePreTrainedModel):
         return cache
 
     def start(self, cache: LrpeCache | None, batch: int) -> list[State | None]:
-        """Return the states of a cache, or None per layer; softmax layers of an empty cache reserve its ``room``."""
+        """Return the states of a cache, or None per layer; softmax layers of an empty cache reserve its ``room``.
+
+        What a crop left of a call is read again here.
+        """
         if cache is None:
             return [None] * len(self.layers)
         for layer, block in zip(cache.of_layers, self.layers, strict=True):
-            reserves = cache.room and not torch.is_grad_enabled()  # writing in place would break the gradient
+            # Writing in place would break the gradient. Without it, each state kept for a rollback would be a copy.
+            reserves = (cache.room or cache.rollback) and not torch.is_grad_enabled()
             if layer.state is None and reserves and isinstance(block.attention, SoftmaxAttention):
                 layer.state = block.attention.reserve(batch, cache.room)
+            layer.read_again(block)
         return cache.states

@@ -28,7 +28,7 @@ def test_a_cache_of_another_kind_or_model_is_refused():
         model(ids, past_key_values=DynamicCache())
     with pytest.raises(LrpeError, match="must have 2 layers; got 3"):
         model(ids, past_key_values=LrpeCache(3))
-    with pytest.raises(LrpeError, match="cannot remove tokens"):
+    with pytest.raises(LrpeError, match=r"cannot remove tokens.*rollback=4"):
         model(ids).past_key_values.crop(1)
 
 

@@ -154,8 +154,7 @@ def test_generation_starts_from_embeddings_too():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"penalty_alpha": 0.6, "top_k": 4}, "contrastive_search removes tokens"),
-        ({"prompt_lookup_num_tokens": 3}, "assisted_generation removes tokens"),
+        ({"penalty_alpha": 0.6, "top_k": 4}, "contrastive_search compares the keys"),
         ({"cache_implementation": "offloaded"}, "cache of this model is an LrpeCache"),
         ({"cache_implementation": "static"}, "got cache_implementation='static'. Leave it out"),
     ],
