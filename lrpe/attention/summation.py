@@ -102,5 +102,5 @@ def _step(q: Tensor, k: Tensor, v: Tensor, S: Tensor, carry: Tensor | None) -> t
     S = torch.addcmul(faded, k.to(S.dtype).mT, v.to(S.dtype))
     if q.shape[1] == k.shape[1]:  # for one token, calls cost more than arithmetic
         return q.to(S.dtype) @ S, S
-    rows = q.to(S.dtype).reshape(q.shape[0], k.shape[1], -1, q.shape[-1])
+    rows = q.to(S.dtype).reshape(q.shape[0], k.shape[1], q.shape[1] // k.shape[1], q.shape[-1])
     return (rows @ S).reshape(*q.shape[:3], S.shape[-1]), S

@@ -87,3 +87,17 @@ def test_a_context_of_no_tokens_gives_nothing(kind):
     y = layer(x.requires_grad_(), x[:, :0])
     assert_close(y, layer.o_proj.bias.expand_as(y), rtol=0, atol=0)
     check_gradients(y, [x])
+
+
+@pytest.mark.parametrize("decay", [None, "spread", "gated"])
+@pytest.mark.parametrize("kind", [LinearAttention, SoftmaxAttention])
+def test_a_batch_of_no_rows_passes_every_sum_with_a_gradient(kind, decay):
+    x = features(0, 5, WIDTH).requires_grad_()
+    for summation in ("causal", "bidirectional", Quadratic()):
+        layer = kind(WIDTH, 4, "type2", key_heads=2, summation=summation, decay=decay).double()
+        y = layer(x)
+        assert y.shape == (0, 5, WIDTH)
+        check_gradients(y, [x])
+        if layer.causal:
+            out, _ = layer.step(x[:, 0], layer.prefill(x)[1])
+            assert out.shape == (0, WIDTH)

@@ -88,7 +88,7 @@ class _SumOverAll(Differentiable):
 
 def by_group(x: Tensor, groups: int) -> Tensor:
     """(batch, heads, n, f) -> (batch, groups, heads per group · n, f): the heads of a group, one after another."""
-    return x.unflatten(1, (groups, -1)).flatten(2, 3)
+    return x.unflatten(1, (groups, x.shape[1] // groups)).flatten(2, 3)
 
 
 def _repeat(x: Tensor, q: Tensor) -> Tensor:

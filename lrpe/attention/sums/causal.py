@@ -70,7 +70,7 @@ class _RunningTotal(Differentiable):
 
 def _grouped(x: Tensor, k: Tensor) -> Tensor:
     """(batch, heads, n, d) -> (batch, key heads, group, n, d)."""
-    return x.unflatten(1, (k.shape[1], -1))
+    return x.unflatten(1, (k.shape[1], x.shape[1] // k.shape[1]))
 
 
 _LOOP_HEADS = 8  # the smallest batch · heads of the loop; below it, calls cost more than the work of a chunk

@@ -92,7 +92,7 @@ def _delta_backward(problem: Problem, chunks: Chunks, g: Sums) -> tuple[Gradient
     Q, K = _delta_features(problem, chunks)
     z_t, z_last = _running_keys(K, problem.z, chunks)
     G = layout.queries(g.delta.to(Q.dtype))
-    dz_t = (Q * G).view(layout.total, layout.group, layout.chunk, -1).sum(1)
+    dz_t = (Q * G).view(layout.total, layout.group, layout.chunk, Q.shape[-1]).sum(1)
     after = layout.scale(dz_t, weights.before).sum(1, keepdim=True)
     dz = _accumulate_(after, g.z.unsqueeze(-2), layout, weights, backward=True)
     dK = layout.mix(weights.inside.mT, dz_t, weights.after, after)
@@ -113,7 +113,7 @@ def _decay_gradient(problem: Problem, gradients: Gradients, of_last: Tensor) -> 
     for name, sign in (("q", 1), ("delta_q", 1), ("k", -1), ("delta_k", -1)):
         if name in gradients:
             products = (gradients[name] * getattr(problem, name)).sum(-1)  # (batch, heads or key heads, n)
-            of_c = of_c + sign * in_float64(products.unflatten(1, (heads, -1)).sum(2))
+            of_c = of_c + sign * in_float64(products.unflatten(1, (heads, products.shape[1] // heads)).sum(2))
     assert isinstance(of_c, Tensor)
     of_steps = of_c.flip(-1).cumsum(-1).flip(-1) + in_float64(of_last)[..., None]
     return of_steps.sum_to_size(problem.log_decay.shape).to(problem.log_decay)

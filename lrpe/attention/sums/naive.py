@@ -49,7 +49,7 @@ def _weights_since(problem: Problem, dtype: torch.dtype) -> Tensor:
 def _weighted(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor) -> Tensor:
     """Return Σ_s w_ts (q_t·k_s) v_s; query head h uses key head h // group."""
     group = q.shape[1] // k.shape[1]
-    scores = q.unflatten(1, (-1, group)) @ k.unsqueeze(2).mT  # (batch, key heads, group, n, m)
+    scores = q.unflatten(1, (k.shape[1], group)) @ k.unsqueeze(2).mT  # (batch, key heads, group, n, m)
     return ((scores * pairs.unsqueeze(2)) @ v.unsqueeze(2)).flatten(1, 2)
 
 
@@ -57,7 +57,7 @@ def _from_state(q: Tensor, S: Tensor | None, since: Tensor) -> Tensor:
     """Return what the initial state adds to each sum."""
     if S is None:
         return q.new_zeros(1)
-    return (q.unflatten(1, (S.shape[1], -1)) * since.unsqueeze(2) @ S.unsqueeze(2)).flatten(1, 2)
+    return (q.unflatten(1, (S.shape[1], q.shape[1] // S.shape[1])) * since.unsqueeze(2) @ S.unsqueeze(2)).flatten(1, 2)
 
 
 def _last_state(k: Tensor, v: Tensor, S: Tensor | None, problem: Problem, dtype: torch.dtype) -> Tensor:
