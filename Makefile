@@ -6,7 +6,7 @@ DEMO_READY := $(VENV)/.demo-ready
 NATIVE := lrpe/native/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench native native-check clean
+.PHONY: help demo test test-fast lint bench native native-check dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ native-check: $(READY) ## run the native engine under AddressSanitizer and UBSan
 	$(VENV)/bin/python tests/native/check.py
 
 native: $(NATIVE) ## compile the native engine again, if its sources have changed
+
+dist: $(READY) ## build sdist and wheel, and try both in an empty environment without a compiler
+	$(VENV)/bin/python tests/packages/check.py
 
 bench: $(READY) ## time the encodings and other libraries' versions of them
 	$(VENV)/bin/lrpe bench encoding
