@@ -102,8 +102,11 @@ struct Backward {
         scale_rows(G, E, scale, m);
         for (int64_t i = 0; i < m; i++) {
             const float* y = p.out.at(b, head, t + i);
-            float along = 0;
-            for (int64_t j = 0; j < p.e; j++) along += G[i * E + j] * y[j];
+            int64_t j = 0;
+            vec lanes{};
+            for (; j + W <= p.e; j += W) lanes += load(G + i * E + j) * load(y + j);
+            float along = sum(lanes);
+            for (; j < p.e; j++) along += G[i * E + j] * y[j];
             if (!(std::fabs(p.total[row + i]) < 1.17549435e-38f)) GT[i] -= along;
         }
     }

@@ -8,17 +8,24 @@ namespace lrpe {
 
 constexpr int64_t C = 32;  // tokens per chunk: its tensors fit the first-level cache
 
+// A row is too short for a call of memcpy to pay off.
+inline void copy_row(float* to, const float* from, int64_t width) {
+    int64_t j = 0;
+    for (; j + W <= width; j += W) store(to + j, load(from + j));
+    for (; j < width; j++) to[j] = from[j];
+}
+
 // Copy m rows of the given width into C rows of width ld; the rest is 0.
 inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, int64_t m, int64_t width) {
     for (int64_t i = 0; i < m; i++) {
-        std::memcpy(to + i * ld, from + i * stride, width * sizeof(float));
-        std::memset(to + i * ld + width, 0, (ld - width) * sizeof(float));
+        copy_row(to + i * ld, from + i * stride, width);
+        for (int64_t j = width; j < ld; j++) to[i * ld + j] = 0;
     }
-    std::memset(to + m * ld, 0, (C - m) * ld * sizeof(float));
+    if (m < C) std::memset(to + m * ld, 0, (C - m) * ld * sizeof(float));
 }
 
 inline void write_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
-    for (int64_t i = 0; i < m; i++) std::memcpy(to + i * stride, from + i * ld, width * sizeof(float));
+    for (int64_t i = 0; i < m; i++) copy_row(to + i * stride, from + i * ld, width);
 }
 
 inline vec sigmoid(vec x) { return splat(1.0f) / (splat(1.0f) + exp(-x)); }
@@ -34,8 +41,9 @@ inline vec map(vec x, int64_t phi) {
     return x;
 }
 
-inline vec slope(vec x, int64_t phi) {
-    if (phi == phi_elu) return x > vec{} ? splat(1.0f) : exp(x);
+// φ' at x; y = φ(x).
+inline vec slope(vec x, vec y, int64_t phi) {
+    if (phi == phi_elu) return at_most(y, 1.0f);
     if (phi == phi_relu) return x > vec{} ? splat(1.0f) : vec{};
     if (phi == phi_softplus) return sigmoid(x);
     if (phi == phi_silu) {
@@ -91,32 +99,30 @@ struct Features {
             for (int64_t i = 0; i < m; i++) {
                 for (int64_t j = 0; j < width; j += W)
                     store(plain + i * width + j, map(load(x + i * width + j), p.phi) + splat((float)p.floor));
-                std::memset(plain + i * width + p.f, 0, (width - p.f) * sizeof(float));
+                for (int64_t j = p.f; j < width; j++) plain[i * width + j] = 0;
             }
-            std::memset(plain + m * width, 0, (C - m) * width * sizeof(float));
+            if (m < C) std::memset(plain + m * width, 0, (C - m) * width * sizeof(float));
         }
         if (encoded == plain) return;
-        std::memcpy(encoded, plain, C * width * sizeof(float));
-        if (p.reflections) reflect(plain, encoded, p.V, p.U, m);
-        if (p.turned) rotate(b, key_head, t, m);
-    }
-
-    // to -= 2 (from Vᵀ) U
-    void reflect(const float* from, float* to, const float* V, const float* U, int64_t m) const {
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t r = 0; r < problem.reflections; r++)
-                add_scaled(to + i * width, -2 * dot(from + i * width, V + r * width, width), U + r * width, width);
-    }
-
-    void rotate(int64_t b, int64_t key_head, int64_t t, int64_t m) {
-        const int64_t turned = problem.turned;
         for (int64_t i = 0; i < m; i++) {
-            float* u = turn + i * width;
-            std::memcpy(u, problem.turn.at(b, key_head, t + i), turned * sizeof(float));
-            for (int64_t j = turned; j < width; j += 2) u[j] = 1, u[j + 1] = 0;  // the rest is kept
-            float* y = encoded + i * width;
-            for (int64_t j = 0; j < width; j += W) store(y + j, times(load(y + j), load(u + j)));
+            copy_row(encoded + i * width, plain + i * width, width);
+            if (p.reflections) reflect(plain + i * width, encoded + i * width);
+            if (p.turned) rotate(encoded + i * width, turn + i * width, p.turn.at(b, key_head, t + i));
         }
+        if (m < C) std::memset(encoded + m * width, 0, (C - m) * width * sizeof(float));
+    }
+
+    // to -= 2 (from Vᵀ) U, for one row
+    void reflect(const float* from, float* to) const {
+        for (int64_t r = 0; r < problem.reflections; r++)
+            add_scaled(to, -2 * dot(from, problem.V + r * width, width), problem.U + r * width, width);
+    }
+
+    // Turn one row by the angles whose cosines and sines are given; u keeps them, and 1 for features that stay.
+    void rotate(float* row, float* u, const float* given) const {
+        copy_row(u, given, problem.turned);
+        for (int64_t j = problem.turned; j < width; j += 2) u[j] = 1, u[j + 1] = 0;
+        for (int64_t j = 0; j < width; j += W) store(row + j, times(load(row + j), load(u + j)));
     }
 
     void forget_row(int64_t i) {
@@ -135,7 +141,7 @@ struct Features {
             if (of_plain) add_scaled(row, 1.0f, of_plain + i * width, width);
             if (p.phi != phi_identity)
                 for (int64_t j = 0; j < width; j += W)
-                    store(row + j, load(row + j) * slope(load(x + i * width + j), p.phi));
+                    store(row + j, load(row + j) * slope(load(x + i * width + j), load(plain + i * width + j), p.phi));
         }
     }
 

@@ -68,9 +68,6 @@ inline void multiply(Strided a, const float* b, int64_t ldb, float* c, int64_t l
     }
 }
 
-typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t ivec4 __attribute__((vector_size(16)));
-
 // B (columns × rows) = Aᵀ for A (rows × columns); both sizes are multiples of 4.
 inline void transpose(const float* a, int64_t lda, float* b, int64_t ldb, int64_t rows, int64_t columns) {
     for (int64_t i = 0; i < rows; i += 4)

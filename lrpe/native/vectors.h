@@ -32,10 +32,15 @@ inline vec splat(float x) { return x - vec{}; }
 inline vec at_least(vec x, float low) { return x < splat(low) ? splat(low) : x; }
 inline vec at_most(vec x, float high) { return x > splat(high) ? splat(high) : x; }
 
+typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+// The sum of all lanes, halves first: adding one lane after another would wait for each.
 inline float sum(vec x) {
-    float total = 0;
-    for (int i = 0; i < W; i++) total += x[i];
-    return total;
+    vec4 parts[W / 4];
+    std::memcpy(parts, &x, sizeof(x));
+    for (int half = W / 8; half > 0; half /= 2)
+        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
+    return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
 }
 
 // e^x to 1e-7: 2^n from the bits of the exponent, times a polynomial of the rest in [-ln 2 / 2, ln 2 / 2].
