@@ -1,4 +1,4 @@
-"""Every encoding × normaliser × decay, in one tuple that feeds the tests of linear attention."""
+"""Encodings × features of Δ × decays, in one tuple that feeds the tests of linear attention."""
 
 import itertools
 from collections.abc import Callable
@@ -78,8 +78,11 @@ def allowed(choice: Choice) -> bool:
     return choice.encoding != "per" or choice.decay == "none"  # PER brings its own decay
 
 
+# A sum depends on the normaliser through the features of its Δ alone: plain, encoded, or none. The other normalisers
+# without a Δ, and a decay given by numbers, are with some of the encodings in SOME.
+DELTAS, WITH_OR_WITHOUT = ("plain", "encoded", "output"), ("none", "spread")
 GATED = tuple(itertools.starmap(Choice, itertools.product(("type2",), ("plain", "output"), LEARNED_DECAYS)))
-CHOICES = (*filter(allowed, itertools.starmap(Choice, itertools.product(ENCODINGS, NORMALIZERS, DECAYS))), *GATED)
+EACH = filter(allowed, itertools.starmap(Choice, itertools.product(ENCODINGS, DELTAS, WITH_OR_WITHOUT)))
 # Every encoding once, and every normaliser and decay with some of them: for what costs too much to ask of all
 SOME = (
     *(
@@ -89,6 +92,7 @@ SOME = (
     ),
     *GATED[:2],
 )
+CHOICES = tuple(dict.fromkeys((*EACH, *SOME, *GATED)))
 
 
 def token_dependent(kind: Callable[..., Any], encoding: str = "type2", **changes: Any) -> Any:
