@@ -38,19 +38,20 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),
     "lrpe.lab": (
-        *("stamp", "aligned", "options"),
-        *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
+        *("stamp", "aligned", "caches", "engine_used", "options"),
+        *("doctor", "data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (
         *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "tables", "planning"),
         *("build", "run", "baselines", "cost", "pool", "run_many", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
-        *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "verbs", "parser", "command_line"),
+        *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "doctor", "verbs", "parser"),
+        "command_line",
     ),
     "lrpe.lab.benchmarks": (
-        *("timing", "process", "agreement", "memory", "lines", "peers", "measurement", "compare"),
-        *("block", "token_dependent", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
+        *("timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement", "compare"),
+        *("block", "sides", "stages", "step", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
         *(
@@ -68,6 +69,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         ),
     ),
     "lrpe.lab.report.explorer": ("dense", "page", "learned"),
+    "lrpe.lab.doctor": ("requirements", "tiny_sums", "examination"),
     "lrpe.lab.data": (
         *("dataset", "jobs", "batches", "cache", "reading", "standard_library"),
         *("images", "text", "glue", "arena", "catalog"),

@@ -1,140 +1,63 @@
-"""``lrpe bench attention``: the sums, their memory, the attention block and a decoding step, each against its peers."""
+"""``lrpe bench attention``: what users run, whole, beside SDPA, other linear attention and the limit of the machine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from statistics import median
+from time import perf_counter
 
 import torch
 from torch import Tensor
 
-from lrpe.attention.feature_map import elu_plus_one
-from lrpe.attention.functional import linear_attention
-from lrpe.attention.normalizer import PlainDelta
-from lrpe.attention.state import DecodingState
-from lrpe.attention.summation import Causal, one_token
-from lrpe.attention.sums.bidirectional import bidirectional_sums
-from lrpe.attention.sums.causal import causal_sums
+from lrpe.attention.engines.choice import status
 from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import Problem
-from lrpe.encodings.family import encoding
-from lrpe.lab.benchmarks import block, token_dependent
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
-from lrpe.lab.benchmarks.lines import Line, collect, forward_and_backward, judge, missing_line, time_beside
+from lrpe.lab.benchmarks.limit import Shape, bidirectional_flops, causal_flops
+from lrpe.lab.benchmarks.lines import Line, collect, judge, line_from, missing_line
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_allocated
-from lrpe.lab.benchmarks.peers import (
-    Sum,
-    SumPeer,
-    causal_peers,
-    softmax_causal,
-    softmax_everywhere,
-    softmax_written_out,
-)
-from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.peers import SumPeer, causal_peers, softmax_causal, softmax_everywhere, softmax_written_out
+from lrpe.lab.benchmarks.process import can_use_threads, read_settings, threads_in_use
+from lrpe.lab.benchmarks.sides import ABOUT, BIDIRECTIONAL, DEFAULT, OTHERS, check_sides, draw, make_side
+from lrpe.lab.benchmarks.stages import LIMIT, SideTime, Stage, describe_shape, run_stage, time_tables
+from lrpe.lab.benchmarks.step import check_steps, measure_steps
 from lrpe.lab.benchmarks.timing import warn_if_busy
+from lrpe.lab.benchmarks.turns import take_turns
+from lrpe.lab.engine_used import engine_used
 from lrpe.lab.stamp import stamp
 
-
-@torch.no_grad()
-def measure_steps(heads: int, dim: int, goals: dict[int, float], rounds: int) -> Iterator[Line]:
-    """Yield the sum alone, which is what SDPA computes, and the whole step with φ, Type 2 and Δ."""
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 1, heads, 1, dim, generator=generator)
-    S, z = torch.randn(1, heads, dim, dim, generator=generator), torch.rand(1, heads, dim, generator=generator)
-    encode, phi, normalizer, summation = encoding("type2", dim), elu_plus_one, PlainDelta(), Causal()
-
-    for context, goal in goals.items():
-        keys, values = torch.randn(2, 1, heads, context, dim, generator=generator)
-        state = DecodingState(S, z, torch.tensor([context]))
-
-        def softmax(keys: Tensor = keys, values: Tensor = values):
-            return softmax_everywhere(q, keys, values)
-
-        def step():
-            return one_token(Problem(q, k, v, S=S))
-
-        def whole(state: DecodingState = state):
-            return linear_attention(q, k, v, encode, phi, normalizer, summation=summation, decay=None, state=state)
-
-        at = f"context {context}"
-        yield time_beside("decoding step ÷ SDPA with a static cache", at, goal, step, softmax, rounds)
-        yield time_beside("whole decoding step, Type 2 ÷ SDPA with a static cache", at, None, whole, softmax, rounds)
-
-
-def check_steps(heads: int, dim: int) -> Iterator[Agreement]:
-    """Check the last of 65 tokens: a step against the n × n sum, and SDPA against softmax written out."""
-    x = torch.randn(3, 1, heads, 65, dim, generator=torch.Generator().manual_seed(0))
-    yield check_agreement(("decoding step", "its matrix"), (_last_by_step, _last_by_matrix), x, 1e-4, "sums")
-    yield check_agreement(("SDPA", "its matrix"), (_last_by_softmax, _last_written_out), x, 1e-4, "softmax")
-
-
-def _last_by_step(x: Tensor) -> Tensor:
-    q, k, v = x.unbind(0)
-    S = k[:, :, :-1].mT @ v[:, :, :-1]
-    return one_token(Problem(q[:, :, -1:], k[:, :, -1:], v[:, :, -1:], S=S)).out
-
-
-def _last_by_matrix(x: Tensor) -> Tensor:
-    q, k, v = x.unbind(0)
-    return naive_sums(Problem(q, k, v)).out[:, :, -1:]
-
-
-def _last_by_softmax(x: Tensor) -> Tensor:
-    return softmax_everywhere(x[0, :, :, -1:], x[1], x[2])
-
-
-def _last_written_out(x: Tensor) -> Tensor:
-    return softmax_written_out(*x.unbind(0), causal=True)[:, :, -1:]
-
-
-_Goals = dict[int, float]  # by length
-
-CAUSAL, _BIDIRECTIONAL = "causal forward + backward", "bidirectional forward + backward"
+_TORCH = "default, torch engine"
+_DEFAULT_ROW = "causal forward + backward, default"
+_LIMIT_GOAL, _MEMORY_GOAL, _ENGINE_GOAL, _THREADS_GOAL = 1.6, 4.5, 0.27, 0.6
+_TOKEN_GOALS = {"gated decay": 1.1, "selective steps": 1.2}  # ÷ the default, whose decay and steps are fixed
 _TOLERANCE = 1e-4  # relative, for float32 sums of thousands of terms
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The shape of q, k and v (batch 1), and the goal of each row by sequence length."""
+    """The shapes (batch, heads, n, d), and the goals of our time ÷ SDPA's."""
 
-    heads: int
-    dim: int
-    chunk_form: _Goals
-    product: _Goals
-    causal_softmax: _Goals
-    memory: _Goals
-    softmax: _Goals
-    step: _Goals
-    token_dependent: dict[str, _Goals]
-    block: block.BlockSizes
+    causal: dict[Shape, float]
+    long: Shape  # without SDPA, which would take minutes
+    bidirectional: dict[Shape, float]
+    contexts: tuple[int, ...]  # of a decoding step
+    checked: Shape
 
 
 FULL = Sizes(
-    heads=8,
-    dim=64,
-    chunk_form={2048: 0.70, 8192: 0.68},
-    product={2048: 0.80, 8192: 0.78},
-    causal_softmax={512: 0.25, 2048: 0.10, 8192: 0.035},
-    memory={2048: 6, 8192: 6},
-    softmax={512: 0.17, 2048: 0.045},
-    step={8192: 0.07, 32768: 0.012},
-    token_dependent={
-        "gated decay": {512: 1.15, 2048: 1.15, 8192: 1.15},
-        "selective steps": {512: 1.3, 2048: 1.3, 8192: 1.3},
-    },
-    block=block.FULL,
+    causal={(4, 8, 512, 64): 0.21, (1, 8, 2048, 64): 0.09, (1, 8, 8192, 64): 0.025},
+    long=(1, 8, 32768, 64),
+    bidirectional={(4, 8, 512, 64): 0.10, (1, 8, 2048, 64): 0.028},
+    contexts=(8192, 32768),
+    checked=(1, 8, 512, 64),
 )
 QUICK = Sizes(
-    heads=2,
-    dim=16,
-    chunk_form={64: 0.70, 128: 0.68},
-    product={64: 0.80, 128: 0.78},
-    causal_softmax={32: 0.25, 64: 0.10, 128: 0.035},
-    memory={64: 6, 128: 6},
-    softmax={32: 0.17, 64: 0.045},
-    step={64: 0.07, 128: 0.012},
-    token_dependent={"gated decay": {64: 1.15}, "selective steps": {64: 1.3}},
-    block=block.QUICK,
+    causal={(1, 2, 64, 16): 0.21, (1, 2, 128, 16): 0.09},
+    long=(1, 2, 256, 16),
+    bidirectional={(1, 2, 64, 16): 0.10},
+    contexts=(64,),
+    checked=(1, 2, 128, 16),
 )
 
 
@@ -142,119 +65,176 @@ QUICK = Sizes(
 class AttentionResult(Measurement):
     benchmark = "attention"
     agreements: list[Agreement]
+    times: list[SideTime]
+    gemm_rate: float  # flops per second of a large matrix product
 
     def title(self) -> list[str]:
         return [
-            "Attention in float32: our time ÷ the peer's time; lower is better.",
+            "Attention in float32 from q, k and v on, at batch × heads × n × d; lower is better.",
             f"Medians of {self.rounds} interleaved rounds, quartiles in brackets.",
         ]
+
+    def tables(self) -> list[str]:
+        return [*time_tables(self.times), *super().tables()]
 
     def remarks(self) -> list[str]:
         return [
             "Before timing, all implementations gave the right outputs and gradients to a relative "
             f"{largest_difference(self.agreements):.0e}.",
-            *_ABOUT_SUMS,
-            *block.ABOUT_BLOCKS,
-            *token_dependent.ABOUT,
-            "'decoding step' is the sum alone, as in SDPA: S ← S + k vᵀ and q S; 'whole' adds φ, the encoding and Δ.",
+            *ABOUT,
+            *_ABOUT,
+            f"The matrix product ran at {self.gemm_rate / 1e9:.3g} GFLOP/s.",
             *absent(self.lines),
+            *_missing_engines(),
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
 
 
-_ABOUT_SUMS = (
-    "SDPA is softmax attention, another function for the same task; both were checked against their n × n matrix.",
-    "Extra memory is everything allocated beyond q, k, v and the gradient of the output. The output and the gradients",
-    "of q, k and v are four of the counted tensors.",
+_ABOUT = (
+    "SDPA is softmax attention, another function for the same task. Peers marked 'sum alone' have no φ, encoding,",
+    "decay and Δ. The limit is the flops of our sum at the rate of a large matrix product (GEMM) in the same process.",
+    "Extra memory is everything that torch allocates beyond q, k, v and the gradient of the output; the output and the",
+    "gradients of q, k and v are four of the tensors. The native kernel's own scratch memory, less than a megabyte per",
+    "thread, is not counted.",
+    "Two threads ÷ one compares wall-clock times, and means something on an idle machine only.",
 )
 
 
 def absent(lines: Sequence[Line]) -> list[str]:
     """Say which peers are not installed and how to install them."""
-    names = sorted({line.row.partition(" ÷ ")[2] for line in lines if line.verdict == "missing"})
+    names = sorted({line.row.partition(" ÷ ")[2] for line in lines if line.verdict == "missing"} - {"torch engine"})
     if not names:
         return []
     return [
-        f"missing: {' and '.join(names)} not installed. fla-core comes with pip install 'lrpe[bench]'; "
+        f"missing: {' and '.join(names)}: not installed. fla-core comes with pip install 'lrpe[bench]'; "
         "pytorch-fast-transformers must be built from its source."
     ]
+
+
+def _missing_engines() -> list[str]:
+    return [f"The {name} engine is missing: {reason}." for name, reason in status().items() if reason != "ready"]
 
 
 def measure(quick: bool = False, rounds: int | None = None) -> AttentionResult:
     """Check every implementation against its specification, then time them; ``quick`` uses tiny shapes."""
     rounds = rounds or (2 if quick else 15)
     sizes = QUICK if quick else FULL
-    marks = stamp("fla-core", "pytorch-fast-transformers")
-    peers = causal_peers()
-    agreements = [*check_sums(sizes, peers), *block.check_blocks(sizes.block), *check_steps(sizes.heads, sizes.dim)]
-    agreements += token_dependent.check_token_dependent(sizes.heads, sizes.dim)
-    lines = collect(measure_lines(sizes, peers, rounds))
-    return AttentionResult(quick, rounds, read_settings(), marks, lines, agreements)
+    marks, peers = stamp("fla-core", "pytorch-fast-transformers"), causal_peers()
+    agreements = [*check_sides(sizes.checked), *check_peers(sizes.checked, peers), *check_steps(sizes.checked)]
+    stages: list[Stage] = []
+    lines = collect(measure_lines(sizes, peers, rounds, stages.append))
+    rows = [line.row for line in lines]
+    lines.sort(key=lambda line: rows.index(line.row))  # the shapes of a row below each other
+    times, rate = [time for stage in stages for time in stage.times()], median(stage.gemm_rate for stage in stages)
+    return AttentionResult(quick, rounds, read_settings(), marks, lines, agreements, times, rate)
 
 
-def measure_lines(sizes: Sizes, peers: list[SumPeer], rounds: int) -> Iterator[Line]:
+def check_peers(shape: Shape, peers: Sequence[SumPeer]) -> Iterator[Agreement]:
+    """Check the peers' sums against the n × n sum, and SDPA against softmax written out."""
+    x = torch.stack(draw(shape))
+    for causal, softmax in ((True, softmax_causal), (False, softmax_everywhere)):
+        both = (_on_stack(softmax), _on_stack(partial(softmax_written_out, causal=causal)))
+        yield check_agreement(("SDPA", "its matrix"), both, x, _TOLERANCE, "softmax")
     for peer in peers:
-        goals = sizes.product if "C++" in peer.name else sizes.chunk_form
-        yield from measure_sum(CAUSAL, our_causal, peer.name, peer.sum, goals, sizes, rounds)
-    yield from measure_sum(CAUSAL, our_causal, "SDPA", softmax_causal, sizes.causal_softmax, sizes, rounds)
-    for n, goal in sizes.memory.items():
-        yield measure_memory(n, goal, sizes)
-    yield from measure_sum(_BIDIRECTIONAL, our_sum, "SDPA", softmax_everywhere, sizes.softmax, sizes, rounds)
-    yield from block.measure_blocks(sizes.block, rounds)
-    yield from measure_steps(sizes.heads, sizes.dim, sizes.step, rounds)
-    yield from token_dependent.measure_token_dependent(sizes.heads, sizes.dim, sizes.token_dependent, rounds)
+        if peer.sum is not None:
+            both = (_on_stack(peer.sum), _on_stack(_matrix_sum))
+            yield check_agreement((peer.name, "the n × n sum"), both, x, _TOLERANCE, "sums")
 
 
-def our_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return causal_sums(Problem(q, k, v)).out
+def _matrix_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return naive_sums(Problem(q, k, v)).out
 
 
-def our_sum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return bidirectional_sums(Problem(q, k, v, causal=False)).out
+def _on_stack(compute: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a function of q, k and v as one of the tensor that stacks them."""
+    return lambda x: compute(*x.unbind(0))
 
 
-def measure_sum(
-    row: str, ours: Sum, name: str, theirs: Sum | None, goals: _Goals, sizes: Sizes, rounds: int
-) -> Iterator[Line]:
-    for n, goal in goals.items():
-        if theirs is None:
-            yield missing_line(f"{row} ÷ {name}", f"N = {n}", goal)
-            continue
-        qkv = draw(n, sizes)
-        our_run, their_run = (forward_and_backward(side, *qkv) for side in (ours, theirs))
-        yield time_beside(f"{row} ÷ {name}", f"N = {n}", goal, our_run, their_run, rounds)
+def measure_lines(sizes: Sizes, peers: Sequence[SumPeer], rounds: int, keep: Callable[[Stage], None]) -> Iterator[Line]:
+    """Yield the lines; ``keep`` is called with each stage."""
+    for shape, goal in sizes.causal.items():
+        for backward in (False, True):
+            stage = _time_causal(shape, backward, peers, rounds)
+            keep(stage)
+            yield from _causal_lines(stage, peers, goal)
+        yield measure_memory(shape)
+    stage = _time_long(sizes.long, rounds)
+    keep(stage)
+    yield stage.compare("default ÷ flops at GEMM rate", DEFAULT, LIMIT)
+    yield _engine_line(stage, goal=None)
+    for shape, goal in sizes.bidirectional.items():
+        for backward in (False, True):
+            stage = _time_bidirectional(shape, backward, rounds)
+            keep(stage)
+            yield stage.compare("Type 2 ÷ SDPA", BIDIRECTIONAL, "SDPA", goal if backward else None)
+            yield stage.compare("Type 2 ÷ flops at GEMM rate", BIDIRECTIONAL, LIMIT)
+    yield from measure_steps(next(iter(sizes.causal)), sizes.contexts, rounds)
+    yield from measure_threads(next(iter(sizes.causal)), rounds)
 
 
-def measure_memory(n: int, goal: float, sizes: Sizes) -> Line:
-    """Count the extra memory in N × d tensors; the output and the gradients of q, k and v are four of them."""
-    qkv = draw(n, sizes)
-    tensors = peak_allocated(forward_and_backward(our_causal, *qkv)) / qkv[0].nbytes
-    return Line(f"{CAUSAL}, extra memory in N × d tensors", f"N = {n}", goal, judge(tensors, goal), tensors)
+def _time_causal(shape: Shape, backward: bool, peers: Sequence[SumPeer], rounds: int) -> Stage:
+    sides = {name: make_side(name, shape) for name in (DEFAULT, *OTHERS)}
+    if status()["native"] == "ready":
+        sides[_TORCH] = sides[DEFAULT].by_torch()
+    others = {"SDPA": softmax_causal} | {peer.name: peer.sum for peer in peers if peer.sum is not None}
+    return run_stage("causal", shape, backward, sides, others, causal_flops, rounds)
 
 
-def draw(n: int, sizes: Sizes) -> Tensor:
-    """Return q, k and v in one tensor, (3, 1, heads, n, d)."""
-    return torch.randn(3, 1, sizes.heads, n, sizes.dim, generator=torch.Generator().manual_seed(0))
+def _time_long(shape: Shape, rounds: int) -> Stage:
+    """Time the default, forward and backward."""
+    sides = {DEFAULT: make_side(DEFAULT, shape)}
+    if status()["native"] == "ready":
+        sides[_TORCH] = sides[DEFAULT].by_torch()
+    return run_stage("causal", shape, True, sides, {}, causal_flops, rounds)
 
 
-def check_sums(sizes: Sizes, peers: list[SumPeer]) -> Iterator[Agreement]:
-    """Check our sums against the n × n specification, the peers against ours, and SDPA against softmax written out."""
-    few = draw(min(512, max(sizes.causal_softmax)), sizes)
-    for causal, ours, softmax in ((True, our_causal, softmax_causal), (False, our_sum, softmax_everywhere)):
-        name = "causal sum" if causal else "bidirectional sum"
-        specified = [on_stack(quadratic, causal), on_stack(softmax_written_out, causal)]
-        yield check_agreement((name, "its matrix"), (on_stack(ours), specified[0]), few, _TOLERANCE, "sums")
-        yield check_agreement(("SDPA", "its matrix"), (on_stack(softmax), specified[1]), few, _TOLERANCE, "softmax")
-    for peer in (peer for peer in peers if peer.sum is not None):
-        for n in sizes.product if "C++" in peer.name else sizes.chunk_form:
-            sides = (on_stack(our_causal), on_stack(peer.sum))
-            yield check_agreement(("causal sum", peer.name), sides, draw(n, sizes), _TOLERANCE, f"sums of {n}")
+def _time_bidirectional(shape: Shape, backward: bool, rounds: int) -> Stage:
+    sides = {BIDIRECTIONAL: make_side(BIDIRECTIONAL, shape)}
+    return run_stage("bidirectional", shape, backward, sides, {"SDPA": softmax_everywhere}, bidirectional_flops, rounds)
 
 
-def quadratic(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
-    return naive_sums(Problem(q, k, v, causal=causal)).out
+def _causal_lines(stage: Stage, peers: Sequence[SumPeer], goal: float) -> Iterator[Line]:
+    """Yield the default ÷ everything else and everything else of ours ÷ the default; forward alone has no goals."""
+    judged = stage.backward
+    yield stage.compare("default ÷ SDPA", DEFAULT, "SDPA", goal if judged else None)
+    yield stage.compare("default ÷ flops at GEMM rate", DEFAULT, LIMIT, _LIMIT_GOAL if judged else None)
+    yield _engine_line(stage, _ENGINE_GOAL if judged else None)
+    for peer in peers:
+        if peer.sum is not None:
+            yield stage.compare(f"default ÷ {peer.name}", DEFAULT, peer.name)
+        elif judged:
+            yield missing_line(f"{_DEFAULT_ROW} ÷ {peer.name}", describe_shape(stage.shape), None)
+    for name in OTHERS if judged else ():
+        yield stage.compare(f"{name} ÷ default", name, DEFAULT, _TOKEN_GOALS.get(name))
 
 
-def on_stack(compute: Any, *rest: Any):
-    """Turn a function of q, k and v into a function of the tensor that stacks them."""
-    return lambda x: compute(*x.unbind(0), *rest)
+def _engine_line(stage: Stage, goal: float | None) -> Line:
+    row = "default, native engine ÷ torch engine"
+    if _TORCH in stage.turns.seconds:
+        return stage.compare(row, DEFAULT, _TORCH, goal)
+    return missing_line(f"{stage.summation} {stage.passes}, {row}", describe_shape(stage.shape), goal)
+
+
+def measure_memory(shape: Shape) -> Line:
+    """Count the peak of the default, forward and backward, in tensors of q's size."""
+    side = make_side(DEFAULT, shape)
+    run = side.forward_and_backward()
+    tensors = peak_allocated(run) / side.inputs[0].nbytes
+    row, verdict = f"{_DEFAULT_ROW}, extra memory in tensors of q's size", judge(tensors, _MEMORY_GOAL)
+    return Line(row, describe_shape(shape), _MEMORY_GOAL, verdict, tensors, engine=engine_used(run).engine)
+
+
+def measure_threads(shape: Shape, rounds: int) -> Iterator[Line]:
+    """Yield the default on two threads ÷ on one, if there are two processors and the others were timed on one."""
+    if torch.get_num_threads() != 1 or not can_use_threads(2):
+        return
+    run = make_side(DEFAULT, shape).forward_and_backward()
+
+    def on_two_threads() -> None:
+        with threads_in_use(2):
+            run()
+
+    turns = take_turns({"one": run, "two": on_two_threads}, rounds, perf_counter)
+    row = f"{_DEFAULT_ROW}, two threads ÷ one (on an idle machine)"
+    engine = engine_used(run).engine
+    yield line_from(turns.ratio("two", "one"), row, describe_shape(shape), _THREADS_GOAL, engine=engine)

@@ -32,6 +32,7 @@ class Line:
     seconds: float | None = None
     processor_share: float = 1.0
     better: _Better = "lower"
+    engine: str | None = None  # that computed our side, where the benchmark asked
 
     def __str__(self) -> str:
         if self.figure is None:
@@ -51,7 +52,7 @@ def judge(figure: float, goal: float | None, better: _Better = "lower") -> str:
     return "pass" if (figure <= goal if better == "lower" else figure >= goal) else "short"
 
 
-def missing_line(row: str, at: str, goal: float) -> Line:
+def missing_line(row: str, at: str, goal: float | None) -> Line:
     return Line(row, at, goal, "missing")
 
 
@@ -66,9 +67,11 @@ def line_of(timing: Timing, task: str, row: str, at: str, goal: float | None) ->
     return line_from(timing.ratios[task], row, at, goal, timing.processor_share)
 
 
-def line_from(figure: Ratio, row: str, at: str, goal: float | None, share: float = 1.0) -> Line:
-    verdict = judge(figure.ratio, goal)
-    return Line(row, at, goal, verdict, figure.ratio, figure.low, figure.high, figure.seconds, share)
+def line_from(
+    figure: Ratio, row: str, at: str, goal: float | None, share: float = 1.0, engine: str | None = None
+) -> Line:
+    verdict, times = judge(figure.ratio, goal), (figure.ratio, figure.low, figure.high, figure.seconds)
+    return Line(row, at, goal, verdict, *times, share, engine=engine)
 
 
 def collect(lines: Iterable[Line]) -> list[Line]:
@@ -101,18 +104,23 @@ def forward_and_backward(compute: Callable[..., Tensor], *inputs: Tensor, learne
 
 
 def line_table(lines: Sequence[Line], judged: bool = True) -> str:
-    """Return the lines as a table; without goals and verdicts unless ``judged``."""
+    """Return the lines as a table; without goals and verdicts unless ``judged``, with engines if any is known."""
     judge_columns = (lambda line: (goal_of(line), line.verdict)) if judged else (lambda line: ("–", ""))
+    named = any(line.engine for line in lines)
     rows = []
     for line in lines:
         goal, verdict = judge_columns(line)
-        rows.append([line.row, line.at, goal, str(line), verdict, milliseconds(line)])
-    return in_columns(["", "at", "goal", "figure", "", "ours, ms"], rows, left=2)
+        engine = [line.engine or "–"] if named else []
+        rows.append([line.row, line.at, goal, str(line), verdict, milliseconds(line.seconds), *engine])
+    return in_columns(["", "at", "goal", "figure", "", "ours, ms", *(["engine"] if named else [])], rows, left=2)
 
 
 def goal_of(line: Line) -> str:
     return "–" if line.goal is None else f"{'≤' if line.better == 'lower' else '≥'} {line.goal:g}"
 
 
-def milliseconds(line: Line) -> str:
-    return "–" if line.seconds is None else f"{1000 * line.seconds:.3g}"
+def milliseconds(seconds: float | None) -> str:
+    """Return seconds as milliseconds, with three digits or all those before the point."""
+    if seconds is None:
+        return "–"
+    return f"{1000 * seconds:.3g}" if seconds < 0.9995 else f"{1000 * seconds:.0f}"

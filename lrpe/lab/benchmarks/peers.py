@@ -21,24 +21,15 @@ class SumPeer:
     """Another implementation of Σ_{s ≤ t} (q_t·k_s) v_s; ``sum`` is None if it is not installed."""
 
     name: str
-    package: str | None
+    package: str
     sum: Sum | None
 
 
 def causal_peers() -> list[SumPeer]:
     return [
-        SumPeer("fla's torch form", "fla-core", fla_chunk_form()),
-        SumPeer("textbook chunk form (as in fla's torch form)", None, textbook_chunk_form),
-        SumPeer("fast-transformers' C++", "pytorch-fast-transformers", _fast_transformers_product()),
+        SumPeer("fla's torch form, sum alone", "fla-core", fla_chunk_form()),
+        SumPeer("fast-transformers' C++, sum alone", "pytorch-fast-transformers", _fast_transformers_product()),
     ]
-
-
-def textbook_chunk_form(q: Tensor, k: Tensor, v: Tensor, chunk: int = 64) -> Tensor:
-    """o = (q kᵀ under the mask) v + q S within each chunk, with S the cumulative sum of kᵀ v over the chunks before."""
-    Q, K, V = (x.unflatten(2, (-1, chunk)) for x in (q, k, v))
-    S = (K.mT @ V).cumsum(2)
-    before = torch.cat([torch.zeros_like(S[:, :, :1]), S[:, :, :-1]], 2)
-    return ((Q @ K.mT).tril() @ V + Q @ before).flatten(2, 3)
 
 
 def fla_chunk_form() -> Sum | None:

@@ -4,12 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from lrpe.errors import LrpeError, require
 
+# The processors that this process may use, before ``pin`` chooses among them; None where the system does not say.
+_ALLOWED = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 _QUIET = {"KINETO_LOG_LEVEL": "99"}  # silences the log of the profiler that counts memory
 
 
@@ -58,8 +62,27 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
 def pin(threads: int) -> None:
     """Limit this process to ``threads`` threads and, where the system allows it, to as many processors."""
     torch.set_num_threads(threads)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-threads:])
+    if _ALLOWED is not None:
+        os.sched_setaffinity(0, _ALLOWED[-threads:])
+
+
+def can_use_threads(threads: int) -> bool:
+    """Return whether this process may use as many processors, as far as the system says."""
+    return threads <= (len(_ALLOWED) if _ALLOWED is not None else os.cpu_count() or 1)
+
+
+@contextmanager
+def threads_in_use(threads: int) -> Iterator[None]:
+    """Use another number of threads and processors inside the block."""
+    before = torch.get_num_threads()
+    processors = os.sched_getaffinity(0) if _ALLOWED is not None else None
+    pin(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        if processors is not None:
+            os.sched_setaffinity(0, processors)
 
 
 def read_settings() -> dict[str, Any]:

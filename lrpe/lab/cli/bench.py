@@ -70,9 +70,10 @@ class BenchEncoding(Bench):
 
 @dataclass(frozen=True)
 class BenchAttention(Bench):
-    """Time attention against other implementations: sums, memory, the block of each encoding, a decoding step.
+    """Time whole attention against softmax, other linear attention, and the machine's limit, with engines named.
 
-    Every row has a goal, a result, and "pass" or "short"; a library that is not installed is "missing".
+    The default, RoPE, Types 1 and 3, gated and selective attention, with φ, encoding, decay and normaliser; forward,
+    and forward + backward. A row with a goal has "pass" or "short"; a library that is not installed is "missing".
 
     Attributes:
         rounds: number of rounds; each round times everything once; 15 if not given, and 2 with --quick.
@@ -84,8 +85,6 @@ class BenchAttention(Bench):
 @dataclass(frozen=True)
 class BenchBlock(Bench):
     """Time each encoding's attention block relative to Base's: with ready tables, learned angles, an output norm.
-
-    This is also part of ``lrpe bench attention``.
 
     Attributes:
         rounds: number of rounds; each round times everything once; 15 if not given, and 2 with --quick.

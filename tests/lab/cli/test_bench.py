@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+import lrpe
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks.attention import QUICK
 from lrpe.lab.benchmarks.lines import Line, line_table
+from lrpe.lab.benchmarks.sides import BIDIRECTIONAL, DEFAULT, OTHERS
+from lrpe.lab.benchmarks.stages import LIMIT
 from lrpe.lab.cli import main
 from lrpe.lab.cli.bench import BenchAttention, BenchLength, BenchLoop, BenchTrain
 
@@ -96,9 +99,9 @@ def attention(tmp_path_factory):
 def test_each_row_of_attention_prints_its_goal_its_figure_and_a_word(attention):
     result, text, _ = attention
     goals = [line for line in result["lines"] if line["goal"] is not None]
-    sums = [QUICK.chunk_form, QUICK.chunk_form, QUICK.product, QUICK.causal_softmax, QUICK.memory, QUICK.softmax]
-    others = (QUICK.block.goals, QUICK.step, *QUICK.token_dependent.values())
-    assert len(goals) == sum(map(len, (*sums, *others))) + 1  # and Base's own
+    # Per causal shape: ÷ SDPA, the limit and the torch engine; gated, selective, memory. Two threads if there are two.
+    expected = 6 * len(QUICK.causal) + len(QUICK.bidirectional)
+    assert len(goals) in (expected, expected + 1)
     assert "≤" not in text  # tiny shapes are not judged
     lines = [Line(**line) for line in result["lines"]]
     table = [line for line in line_table(lines).splitlines() if "≤" in line]
@@ -115,10 +118,19 @@ def test_each_row_of_attention_prints_its_goal_its_figure_and_a_word(attention):
 def test_every_side_of_attention_was_checked_first(attention):
     result, text, _ = attention
     checked = {side for agreement in result["agreements"] for side in agreement["sides"]}
-    assert {"causal sum", "bidirectional sum", "SDPA", "fla's torch form", "block, Type 2", "decoding step"} <= checked
-    assert {"causal, gated decay", "causal, selective steps"} <= checked
+    assert {DEFAULT, *OTHERS, BIDIRECTIONAL, "SDPA", "default, torch engine", "decoding step"} <= checked
+    assert set(OTHERS) | {DEFAULT, "SDPA", LIMIT} <= {time["side"] for time in result["times"]}
     assert all(max(a["outputs"], a["gradients"]) <= a["tolerance"] for a in result["agreements"])
     assert "gave the right outputs and gradients" in text
+
+
+def test_each_row_of_attention_names_the_engine_that_computed_it(attention):
+    result, text, _ = attention
+    measured = [line for line in result["lines"] if line["figure"] is not None]
+    assert {line["engine"] for line in measured} <= set(lrpe.engines.status())
+    (by_torch,) = {time["engine"] for time in result["times"] if time["side"] == "default, torch engine"} or {"torch"}
+    assert by_torch == "torch"
+    assert "engine" in text
 
 
 def test_the_picture_of_attention_is_a_picture(attention):
