@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 
 from lrpe.atomic import atomic_folder
 from lrpe.errors import LrpeError
+from lrpe.lab.caches import cache_folder
 from lrpe.serialization import read_json
 
 _MANIFEST = "manifest.json"
@@ -28,19 +29,6 @@ _SECONDS = 30.0  # between two lines of a waiting process
 _verified: set[tuple[str, int, int, str]] = (
     set()
 )  # path, size, time and hash of the files that this process has checked
-
-
-def cache_folder() -> Path:
-    """Return $LRPE_CACHE, or lrpe in the user's cache folder."""
-    for variable, inner in (("LRPE_CACHE", ""), ("XDG_CACHE_HOME", "lrpe")):
-        if os.environ.get(variable):
-            return Path(os.environ[variable]) / inner
-    try:
-        return Path.home() / ".cache" / "lrpe"
-    except RuntimeError:
-        raise LrpeError(
-            "Prepared data is kept in the user's home folder, but this user has none: set LRPE_CACHE to a folder."
-        ) from None
 
 
 def prepare(name: str, recipe: dict[str, Any], build: Callable[[Path], None]) -> Path:

@@ -8,8 +8,9 @@ import time
 import pytest
 
 from lrpe import LrpeError
+from lrpe.lab.caches import cache_folder
 from lrpe.lab.data import cache
-from lrpe.lab.data.cache import cache_folder, content_hash, prepare, waiting_lock
+from lrpe.lab.data.cache import content_hash, prepare, waiting_lock
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrpe import LrpeError
-from lrpe.lab.data.cache import cache_folder
+from lrpe.lab.caches import cache_folder
 from lrpe.lab.data.catalog import load
 from lrpe.lab.data.text import text_dataset as module
 from lrpe.lab.data.text.sources import Document, Source
