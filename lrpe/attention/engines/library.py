@@ -58,6 +58,13 @@ def load_library() -> ctypes.CDLL | str:
     return _open(path)
 
 
+def find_library() -> Path | None:
+    """Return the file of the library for this processor, whether it can be loaded or not, or None if there is none."""
+    target = _choose_target()
+    path = None if target is None else library_path(target)
+    return path if path is not None and path.exists() else None
+
+
 def _choose_target() -> str | None:
     """Return the best instruction set that this processor has, as torch reports it, and a library exists for."""
     if processor() == "aarch64":

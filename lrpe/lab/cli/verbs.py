@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 
 from lrpe.lab.cli.bench import BENCHMARKS
 from lrpe.lab.cli.data import DataList, DataPrepare, DataShow
+from lrpe.lab.cli.doctor import Doctor
 from lrpe.lab.cli.encodings import Explore, Verify
 from lrpe.lab.cli.models import Export, Generate
 from lrpe.lab.cli.runs import Evaluate, Report, Runs
@@ -42,6 +43,7 @@ VERBS: dict[str, type[Verb] | Group] = {
     "generate": Generate,
     "runs": Runs,
     "report": Report,
+    "doctor": Doctor,
     "verify": Verify,
     "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
     "explore": Explore,

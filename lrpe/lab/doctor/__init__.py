@@ -1,0 +1,1 @@
+"""What an installation has and lacks: the machinery of ``lrpe doctor``."""
