@@ -151,9 +151,8 @@ def _features(x: Tensor, side: Callable[..., Tensor], table: Any, choices: Choic
     """Return φ and the encoding of x, in the order that the encoding declares."""
     phi = choices.phi
     if choices.encoding.acts == "before":
-        return Features(lambda: phi(x), lambda: phi(side(x, table)))
-    features = Features(lambda: phi(x), lambda: side(features.plain, table))
-    return features
+        return Features(lambda: phi(x), lambda _: phi(side(x, table)))
+    return Features(lambda: phi(x), lambda features: side(features.plain, table))
 
 
 def _encode_token(q: Tensor, k: Tensor, choices: Choices, tokens: Tokens) -> tuple[Features, Features]:
@@ -282,6 +281,6 @@ class LinearAttention(AttentionLayer[DecodingState]):
         """Return the widths of the features that S and z are sums of."""
         head_dim, after = self.sizes.head_dim, self.encoding.acts == "after"
         encoded = self.encoding.feature_dim if after else feature_width(self.phi, self.encoding.feature_dim)
-        features = Features(lambda: torch.empty(feature_width(self.phi, head_dim)), lambda: torch.empty(encoded))
+        features = Features(lambda: torch.empty(feature_width(self.phi, head_dim)), lambda _: torch.empty(encoded))
         summed = self.normalizer.delta_features(features)
         return encoded, 0 if summed is None else summed.shape[-1]

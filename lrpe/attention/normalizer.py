@@ -14,9 +14,13 @@ from lrpe.errors import LrpeError, require, unknown_name
 
 
 class Features:
-    """φ and the encoding of x, each computed when it is first read: few normalisers need both."""
+    """φ and the encoding of x, each computed when it is first read: few normalisers need both.
 
-    def __init__(self, plain: Callable[[], Tensor], encoded: Callable[[], Tensor]):
+    ``encoded`` is called with the features themselves. A function that held them would close a circle of references,
+    and their memory would be free only after the next garbage collection.
+    """
+
+    def __init__(self, plain: Callable[[], Tensor], encoded: Callable[["Features"], Tensor]):
         self._compute_plain, self._compute_encoded = plain, encoded
         self._plain: Tensor | None = None
         self._encoded: Tensor | None = None
@@ -32,18 +36,17 @@ class Features:
     def encoded(self) -> Tensor:
         """M φ(x), or φ(M x) if the encoding acts before φ; (batch, heads, n, feature_dim)."""
         if self._encoded is None:
-            self._encoded = self._compute_encoded()
+            self._encoded = self._compute_encoded(self)
         return self._encoded
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Features":
         """Return the changed features. If the two are one tensor, as without an encoding, they stay one."""
-        changed = Features(lambda: change(self.plain), lambda: encoded())
 
-        def encoded() -> Tensor:
+        def encoded(changed: Features) -> Tensor:
             before = self.encoded
             return changed.plain if before is self._plain else change(before)
 
-        return changed
+        return Features(lambda: change(self.plain), encoded)
 
 
 class Normalizer(nn.Module, ABC):

@@ -145,7 +145,7 @@ def test_an_output_norm_is_torchs_over_the_joined_heads_or_each(kind, over):
 def test_every_name_makes_what_it_says(name):
     made = choose_normalizer(name, 2, 3)
     plain, encoded = torch.zeros(1), torch.zeros(1)
-    summed = made.delta_features(Features(lambda: plain, lambda: encoded))
+    summed = made.delta_features(Features(lambda: plain, lambda _: encoded))
     assert summed is {"plain": plain, "encoded": encoded, "clamped": encoded}.get(name)
     assert isinstance(made, ClampedDelta) == (name == "clamped")
     if isinstance(made, OutputNorm):
