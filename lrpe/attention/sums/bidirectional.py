@@ -1,5 +1,6 @@
 """Σ_s w_ts (q_t·k_s) v_s over all keys: as q (kᵀ v) if every weight is 1, else as two causal sums."""
 
+from collections.abc import Callable
 from typing import TypeGuard
 
 import torch
@@ -12,11 +13,11 @@ from lrpe.encodings.encoding import Encoding, EncodingTable, PositionalEncoding,
 from lrpe.precision import compute_dtype, in_full_precision
 
 
-def bidirectional_sums(problem: Problem) -> Sums:
-    """Return o and Δ over all keys, in time and memory linear in n."""
+def bidirectional_sums(problem: Problem, causal: Callable[[Problem], Sums] = causal_sums) -> Sums:
+    """Return o and Δ over all keys, in time and memory linear in n; ``causal`` computes the sum in each direction."""
     if problem.log_decay is None:
         return _sums_over_all(problem)
-    ahead, back = causal_sums(problem), causal_sums(reversed_tokens(problem))
+    ahead, back = causal(problem), causal(reversed_tokens(problem))
     out = ahead.out + back.out.flip(2) - _of_itself(problem.q, problem.k) * _repeat(problem.v, problem.q)
     if ahead.delta is None or back.delta is None:
         return Sums(out)
