@@ -30,7 +30,9 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax", "functional"),
     ),
     "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed"),),
-    "lrpe.attention.engines": ("library", "unencoded", "native_sum", "native", "torch_engine", "choice"),
+    "lrpe.attention.engines": (
+        *("library", "unencoded", "native_sum", "native", "fla_sum", "fla", "torch_engine", "choice"),
+    ),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
         *("inputs", "weights", "trunk"),

@@ -59,7 +59,7 @@ def sum_and_normalize(
         if engine.name != "torch":  # which computes each of the features when it is first needed, as below
             sums = engine.sums(unencoded)
             out = sums.out if unencoded.delta else normalizer(sums.out, None)
-            return out, _state_after(sums, order.tokens, phase) if wants_state else None
+            return out.to(v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
     queries, keys, tables = _encode(q, k, choices, order, phase)
     log_decay = decay_between(order.log_decay, order.tokens)
     delta_q, delta_k = normalizer.delta_features(queries), normalizer.delta_features(keys)

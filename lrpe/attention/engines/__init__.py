@@ -1,4 +1,4 @@
-"""The engines that compute the sums: ``torch`` computes every one, ``native`` those of float32 on a CPU, faster."""
+"""The engines that compute the sums: ``torch`` every one, ``native`` (CPU) and ``fla`` (GPU) most of them, faster."""
 
 from lrpe.attention.engines.choice import Ran, last, status, use
 

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from lrpe.attention.engines.fla import FlaEngine
 from lrpe.attention.engines.native import NativeEngine
 from lrpe.attention.engines.torch_engine import TorchEngine
 from lrpe.attention.engines.unencoded import Unencoded
@@ -40,7 +41,8 @@ class Ran(NamedTuple):
 
 
 _TORCH = TorchEngine()
-_ENGINES: dict[str, Engine] = {"native": NativeEngine(), "torch": _TORCH}  # the fastest first; torch takes everything
+# The fastest first; native runs on a CPU, fla on a GPU, and torch takes everything.
+_ENGINES: dict[str, Engine] = {"native": NativeEngine(), "fla": FlaEngine(), "torch": _TORCH}
 _asked: ContextVar[str | None] = ContextVar("asked", default=None)
 _ran: ContextVar[Ran | None] = ContextVar("ran", default=None)
 
@@ -67,7 +69,7 @@ def choose_engine(problem: Problem | Unencoded) -> Engine:
 
 @contextmanager
 def use(name: str) -> Iterator[None]:
-    """Compute every sum inside the block by this engine, "native" or "torch"; an error if it declines one."""
+    """Compute every sum inside the block by this engine, "native", "fla" or "torch"; an error if it declines one."""
     if name not in _ENGINES:
         raise unknown_name("engine", name, _ENGINES)
     token = _asked.set(name)

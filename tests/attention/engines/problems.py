@@ -1,5 +1,6 @@
 """Random sums for the contract of engines: any lengths, grouping, decay, Δ, start, padding, borders and strides."""
 
+import copy
 from typing import Any
 
 import torch
@@ -112,6 +113,18 @@ def in_float64(problem: Any) -> Any:
     return problem._replace(**changed)
 
 
+def on_device(problem: Any, device: str) -> Any:
+    """The same problem on a device."""
+    if device == "cpu":
+        return problem
+    moved = {name: x.to(device) for name, x in problem._asdict().items() if isinstance(x, Tensor)}
+    if isinstance(problem, Unencoded):
+        moved["encoding"] = copy.deepcopy(problem.encoding).to(device)
+    elif problem.sums_scores:
+        moved |= {"delta_q": moved["q"], "delta_k": moved["k"]}
+    return problem._replace(**moved)
+
+
 def _is_real(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_floating_point()
 
@@ -126,7 +139,7 @@ def solve(problem: Any, engine: Any) -> tuple[Sums, dict[str, Tensor]]:
     if isinstance(problem, Problem) and sums.delta is not None:
         parts.append(sums.delta)
     generator = torch.Generator().manual_seed(0)
-    loss = sum((x * torch.randn(x.shape, generator=generator).to(x.dtype)).sum() for x in parts)
+    loss = sum((x * torch.randn(x.shape, generator=generator).to(x)).sum() for x in parts)
     grads = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True)
     zeros = {name: torch.zeros_like(x) for name, x in inputs.items()}
     return sums, {name: zeros[name] if g is None else g for name, g in zip(inputs, grads, strict=True)}

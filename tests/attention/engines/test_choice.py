@@ -63,5 +63,5 @@ def test_an_unknown_engine_is_refused():
 
 
 def test_the_status_names_every_engine():
-    assert list(lrpe.engines.status()) == ["native", "torch"]
+    assert list(lrpe.engines.status()) == ["native", "fla", "torch"]
     assert lrpe.engines.status()["torch"] == "ready"

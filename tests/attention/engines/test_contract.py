@@ -8,12 +8,16 @@ from hypothesis import given, settings
 from torch.testing import assert_close
 
 import lrpe
+import tests.attention.engines.interpreter as interpreter
+from lrpe.attention.engines.fla import FlaEngine
 from lrpe.attention.engines.native import NativeEngine
 from lrpe.attention.engines.torch_engine import TorchEngine
 from lrpe.attention.sums.problem import Problem
-from tests.attention.engines.problems import in_float64, problems, solve, specification, unencoded_problems
+from tests.attention.engines.problems import in_float64, on_device, problems, solve, specification, unencoded_problems
 
-ENGINES = [NativeEngine(), TorchEngine()]
+ENGINES = [NativeEngine(), FlaEngine(), TorchEngine()]
+EXAMPLES = 15 if interpreter.RUNS else 60
+TOLERANCE = {"fla": 1e-4}  # relative to the largest number
 
 
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda engine: engine.name)
@@ -30,34 +34,39 @@ def native(request):
     return ENGINES[0]
 
 
+def device_of(engine) -> str:
+    return "cuda" if engine.name == "fla" and not interpreter.RUNS else "cpu"
+
+
 def agree(problem, engine) -> None:
-    assert engine.declines(problem) is None
     expected, expected_grads = solve(in_float64(problem), specification)
+    problem, tolerance = on_device(problem, device_of(engine)), TOLERANCE.get(engine.name, 2e-5)
+    assert engine.declines(problem) is None
     found, grads = solve(problem, engine.sums)
     for name, x, y in zip(found._fields, found, expected, strict=True):
         if name != "delta" or isinstance(problem, Problem):
-            close(name, x, y)
+            close(name, x, y, tolerance)
     # The gradient of the log-decay is the difference of terms dq·q and dk·k, which may cancel to nothing.
-    terms = max((expected_grads[name] * getattr(problem, name)).abs().sum(-1).max().item() for name in ("q", "k"))
+    terms = max((expected_grads[name] * getattr(problem, name).cpu()).abs().sum(-1).max().item() for name in "qk")
     scale = max(terms, 1) * problem.q.shape[2]  # a step is part of every later weight
     for name, y in expected_grads.items():
-        close(f"gradient of {name}", grads[name], y, least=scale if name == "log_decay" else 0.2)
+        close(f"gradient of {name}", grads[name], y, tolerance, scale if name == "log_decay" else 0.2)
 
 
-def close(name, x, y, tolerance=2e-5, least=0.2) -> None:
+def close(name, x, y, tolerance, least=0.2) -> None:
     """Compare relative to the largest number, or to the size of the inputs: sums may cancel."""
     assert (x is None) == (y is None), name
     if y is not None and y.numel():
-        assert (x.double() - y).abs().max() <= tolerance * max(y.abs().max().item(), least), name
+        assert (x.cpu().double() - y).abs().max() <= tolerance * max(y.abs().max().item(), least), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(problem=problems())
 def test_sums_states_and_gradients_of_features_are_the_specification(engine, problem):
     agree(problem, engine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(problem=unencoded_problems())
 def test_features_computed_inside_the_engine_are_the_specification(engine, problem):
     agree(problem, engine)
