@@ -52,7 +52,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "command_line",
     ),
     "lrpe.lab.benchmarks": (
-        *("timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement", "compare"),
+        *("device", "timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement"),
+        "compare",
         *("block", "sides", "stages", "step", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (

@@ -5,6 +5,7 @@ import sys
 from importlib import import_module
 
 from lrpe.errors import LrpeError
+from lrpe.lab.benchmarks.device import use_device
 from lrpe.lab.benchmarks.process import pin
 
 
@@ -13,6 +14,7 @@ def main(request: str) -> None:
     asked = json.loads(request)
     pin(asked["threads"])
     try:
+        use_device(asked["device"])
         benchmark = import_module(f"lrpe.lab.benchmarks.{asked['benchmark']}")
         result = benchmark.measure(**asked["options"])
     except LrpeError as error:

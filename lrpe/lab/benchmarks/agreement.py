@@ -48,7 +48,7 @@ def answer(side: _Side, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return side(x), and the gradient at x of its inner product with fixed random weights."""
     leaf = x.detach().clone().requires_grad_()
     out = side(leaf)
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(0), dtype=out.dtype)
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(0), dtype=out.dtype).to(out.device)
     (gradient,) = torch.autograd.grad(out, leaf, weights)
     return out.detach(), gradient
 

@@ -13,6 +13,7 @@ from lrpe.attention.engines.choice import status
 from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import Problem
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
+from lrpe.lab.benchmarks.device import on_cuda
 from lrpe.lab.benchmarks.limit import Shape, bidirectional_flops, causal_flops
 from lrpe.lab.benchmarks.lines import Line, collect, judge, line_from, missing_line
 from lrpe.lab.benchmarks.measurement import Measurement
@@ -174,7 +175,7 @@ def measure_lines(sizes: Sizes, peers: Sequence[SumPeer], rounds: int, keep: Cal
 
 def _time_causal(shape: Shape, backward: bool, peers: Sequence[SumPeer], rounds: int) -> Stage:
     sides = {name: make_side(name, shape) for name in (DEFAULT, *OTHERS)}
-    if status()["native"] == "ready":
+    if status()[_fast_engine()] == "ready":
         sides[_TORCH] = sides[DEFAULT].by_torch()
     others = {"SDPA": softmax_causal} | {peer.name: peer.sum for peer in peers if peer.sum is not None}
     return run_stage("causal", shape, backward, sides, others, causal_flops, rounds)
@@ -183,7 +184,7 @@ def _time_causal(shape: Shape, backward: bool, peers: Sequence[SumPeer], rounds:
 def _time_long(shape: Shape, rounds: int) -> Stage:
     """Time the default, forward and backward."""
     sides = {DEFAULT: make_side(DEFAULT, shape)}
-    if status()["native"] == "ready":
+    if status()[_fast_engine()] == "ready":
         sides[_TORCH] = sides[DEFAULT].by_torch()
     return run_stage("causal", shape, True, sides, {}, causal_flops, rounds)
 
@@ -208,8 +209,12 @@ def _causal_lines(stage: Stage, peers: Sequence[SumPeer], goal: float) -> Iterat
         yield stage.compare(f"{name} ÷ default", name, DEFAULT, _TOKEN_GOALS.get(name))
 
 
+def _fast_engine() -> str:
+    return "fla" if on_cuda() else "native"
+
+
 def _engine_line(stage: Stage, goal: float | None) -> Line:
-    row = "default, native engine ÷ torch engine"
+    row = f"default, {_fast_engine()} engine ÷ torch engine"
     if _TORCH in stage.turns.seconds:
         return stage.compare(row, DEFAULT, _TORCH, goal)
     return missing_line(f"{stage.summation} {stage.passes}, {row}", describe_shape(stage.shape), goal)
@@ -225,8 +230,8 @@ def measure_memory(shape: Shape) -> Line:
 
 
 def measure_threads(shape: Shape, rounds: int) -> Iterator[Line]:
-    """Yield the default on two threads ÷ on one, if there are two processors and the others were timed on one."""
-    if torch.get_num_threads() != 1 or not can_use_threads(2):
+    """Yield the default on two threads ÷ on one, if a CPU has two processors and the others were timed on one."""
+    if on_cuda() or torch.get_num_threads() != 1 or not can_use_threads(2):
         return
     run = make_side(DEFAULT, shape).forward_and_backward()
 

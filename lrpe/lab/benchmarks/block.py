@@ -14,6 +14,7 @@ from lrpe.attention.summation import Bidirectional, Quadratic
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call, Line, collect, forward_and_backward, line_of, time_beside
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.peers import Sum
@@ -75,7 +76,7 @@ def measure_blocks(sizes: BlockSizes, rounds: int) -> Iterator[Line]:
     at = "×".join(map(str, sizes.shape))
     qkv = draw(sizes)
     by_hand = forward_and_backward(base_by_hand, *qkv)
-    plain, output = (choose_normalizer(name, sizes.shape[1], sizes.shape[3]) for name in ("plain", "output"))
+    plain, output = (place(choose_normalizer(name, sizes.shape[1], sizes.shape[3])) for name in ("plain", "output"))
     runs = {f"block, {kind}": _block_run(fixed(kind, sizes), plain, qkv) for kind in NAMES}
     others = {f"block, {kind}, table ready": _block_run(ready(kind, sizes), plain, qkv) for kind in NAMES}
     others |= {f"block, {kind}, learned α": _block_run(learned(kind, sizes), plain, qkv) for kind in _HAS_ANGLES}
@@ -149,32 +150,32 @@ def _block_run(encode: PositionalEncoding, normalizer: Normalizer, qkv: Tensor) 
 
 
 def _base_run(normalizer: Normalizer, qkv: Tensor) -> Call:
-    return _block_run(encoding("none", qkv.shape[-1]), normalizer, qkv)
+    return _block_run(place(encoding("none", qkv.shape[-1])), normalizer, qkv)
 
 
 def base(sizes: BlockSizes) -> PositionalEncoding:
-    return encoding("none", sizes.shape[-1])
+    return place(encoding("none", sizes.shape[-1]))
 
 
 def fixed(kind: str, sizes: BlockSizes) -> PositionalEncoding:
     angles = {"learned_angles": False} if kind in _HAS_ANGLES else {}
-    return encoding(NAMES[kind], sizes.shape[-1], seed=0, **angles)  # one seed, so that all have the same P
+    return place(encoding(NAMES[kind], sizes.shape[-1], seed=0, **angles))  # one seed, so that all have the same P
 
 
 def learned(kind: str, sizes: BlockSizes) -> PositionalEncoding:
-    return encoding(NAMES[kind], sizes.shape[-1], seed=0, learned_angles=True)
+    return place(encoding(NAMES[kind], sizes.shape[-1], seed=0, learned_angles=True))
 
 
 def ready(kind: str, sizes: BlockSizes) -> PositionalEncoding:
     """Return an encoding whose table is computed outside the timed call."""
     encode = fixed(kind, sizes)
-    table = encode.table(sequence(sizes.shape[2]))
+    table = encode.table(place(sequence(sizes.shape[2])))
     encode.table = lambda positions, dtype=torch.float32: table
     return encode
 
 
 def draw(sizes: BlockSizes) -> Tensor:
-    return torch.randn(3, *sizes.shape, generator=torch.Generator().manual_seed(0))
+    return place(torch.randn(3, *sizes.shape, generator=torch.Generator().manual_seed(0)))
 
 
 def on_stack(compute: Sum):

@@ -133,6 +133,7 @@ def _compare_conditions(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[
     yield "--quick", (a["quick"], b["quick"])
     for where, name in (("stamp", "machine"), ("stamp", "python"), ("settings", "threads")):
         yield name, (a[where][name], b[where][name])
+    yield "device", (a["settings"].get("device", "cpu"), b["settings"].get("device", "cpu"))
     a_versions, b_versions = a["stamp"]["versions"], b["stamp"]["versions"]
     for package in a_versions | b_versions:
         yield package, (a_versions.get(package), b_versions.get(package))

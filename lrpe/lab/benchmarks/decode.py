@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.errors import require
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.process import read_settings
@@ -85,7 +86,7 @@ def build(kind: str, vocabulary: int, sizes: _Sizes):
         intermediate_size=sizes.inner,
         **chosen,
     )
-    return LrpeForCausalLM(config).eval()
+    return place(LrpeForCausalLM(config)).eval()
 
 
 def check_cache(model: Any, vocabulary: int) -> float:
@@ -133,7 +134,7 @@ def _measure_sides(sides: dict[str, Any], vocabulary: int, sizes: _Sizes, rounds
 def products(model: Any, tokens: int) -> Call:
     """Return a call that does the trunk's matrix products for ``tokens`` tokens and nothing else."""
     layers = [module for module in model.model.modules() if isinstance(module, nn.Linear)]
-    inputs = {width: torch.randn(1, tokens, width) for width in {layer.in_features for layer in layers}}
+    inputs = {width: place(torch.randn(1, tokens, width)) for width in {layer.in_features for layer in layers}}
 
     def run() -> None:
         for layer in layers:
@@ -161,4 +162,4 @@ def _empty_cache(model: Any, room: int):
 
 
 def draw(vocabulary: int, n: int) -> Tensor:
-    return torch.randint(vocabulary, (1, n), generator=torch.Generator().manual_seed(0))
+    return place(torch.randint(vocabulary, (1, n), generator=torch.Generator().manual_seed(0)))

@@ -14,6 +14,7 @@ from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Line, line_from
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.peers import Peer, rotary_peers
@@ -99,7 +100,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> EncodingResult:
 def measure_case(case: Case, rounds: int) -> _ShapeResult:
     print(f"Timing {case.shape}, {rounds} rounds.", file=sys.stderr, flush=True)
     n, dim = case.shape[-2:]
-    x = torch.randn(case.shape, generator=torch.Generator().manual_seed(0))
+    x = place(torch.randn(case.shape, generator=torch.Generator().manual_seed(0)))
     peers = rotary_peers(n, dim)
     agreements = [_check_peer(peer, x) for peer in peers if peer.rotate is not None]
     contenders = [*_own_contenders(n, dim), *(_Contender(peer.name, peer.rotate) for peer in peers)]
@@ -124,7 +125,7 @@ def judged(case: Case, result: _ShapeResult) -> list[Line]:
 
 
 def _own_contenders(n: int, dim: int) -> list[_Contender]:
-    learned = encoding("rope", dim, learned_angles=True)
+    learned = place(encoding("rope", dim, learned_angles=True))
     return [
         _Contender("Λ, Type 1", _with_table(encoding("identity*unitary", dim), n)),
         _Contender("Λ, Type 2", _with_table(encoding("identity*orthogonal", dim), n)),
@@ -140,12 +141,13 @@ def _own_contenders(n: int, dim: int) -> list[_Contender]:
 
 
 def _with_table(encode: Any, n: int) -> _Apply:
-    table = encode.table(sequence(n))
+    encode = place(encode)
+    table = encode.table(place(sequence(n)))
     return lambda x: encode(x, table=table)
 
 
 def _basis_with_table(basis: Basis) -> _Apply:
-    table = basis.table()
+    table = place(basis).table()
     return lambda x: basis.transform(x, table)
 
 
@@ -169,9 +171,9 @@ def _tasks_of(contender: _Contender, x: Tensor) -> list[Timed]:
 
 def _table_tasks(n: int, dim: int) -> list[Timed]:
     """Return the computation of the table of n positions, which all queries and keys share."""
-    s = sequence(n)
+    s = place(sequence(n))
     kinds = {"Type 1": "identity*unitary", "Type 2": "identity*orthogonal", "Type 3": "identity*permutation"}
-    makers = {kind: encoding(name, dim) for kind, name in kinds.items()}
+    makers = {kind: place(encoding(name, dim)) for kind, name in kinds.items()}
     return [Timed(f"table of {n}, {kind}", lambda maker=maker: maker.table(s)) for kind, maker in makers.items()]
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import log
 from statistics import linear_regression
-from time import perf_counter, process_time
 
 import torch
 from torch import Tensor
@@ -20,12 +19,13 @@ from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Line, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_resident
 from lrpe.lab.benchmarks.peers import Sum, softmax_causal, softmax_written_out
 from lrpe.lab.benchmarks.process import read_settings
-from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, quartiles, warn_if_busy
+from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, quartiles, start_share, warn_if_busy
 from lrpe.lab.stamp import stamp
 
 _TIME_GOAL, _MEMORY_GOAL, _MILLION_GOAL = 2.2, 2.1, 14.0  # time and memory per doubling; GiB for a million tokens
@@ -101,10 +101,9 @@ def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -
     sizes, longest = (QUICK, _QUICK_LONGEST) if quick else (FULL, longest)
     rounds, marks = rounds or (2 if quick else 5), stamp()
     agreements = list(check(sizes))
-    sides, start, start_busy = _sides_of(sizes, longest), perf_counter(), process_time()
+    sides, measure_share = _sides_of(sizes, longest), start_share()
     memory = {(side, n): measure_memory(side, n, run, sizes) for side, n, run in sides}
     seconds = measure_seconds(sides, rounds, sizes)
-    share = (process_time() - start_busy) / (perf_counter() - start)
     points = [point_of(side, n, seconds[side, n], memory[side, n]) for side, n, _ in sides]
     lines = [line for name in (SEGMENTS, ONE_CALL) for line in judge_doublings(name, points, sizes)]
     return _LengthResult(
@@ -120,13 +119,13 @@ def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -
         exponents=exponents_of(points, "seconds"),
         memory_exponents=exponents_of(points, "bytes"),
         agreements=agreements,
-        processor_share=share,
+        processor_share=measure_share(),
     )
 
 
 def _sides_of(sizes: Sizes, longest: int) -> list[tuple[str, int, Sum]]:
     """Return (side, length, call) for each side at each of its lengths."""
-    encode = encoding("type2", sizes.dim, seed=0)
+    encode = place(encoding("type2", sizes.dim, seed=0))
     ends: list[tuple[str, int, Sum]] = [
         (SEGMENTS, longest, in_segments(encode, 2**sizes.segment)),
         (ONE_CALL, min(longest, sizes.one_call), _in_one_call(encode, Causal())),
@@ -161,7 +160,7 @@ def _in_one_call(encode: PositionalEncoding, summation: Summation) -> Sum:
 
 def check(sizes: Sizes) -> Iterator[Agreement]:
     """Check one call and short segments against the n × n sum, and SDPA against softmax written out."""
-    encode = encoding("type2", sizes.dim, seed=0)
+    encode = place(encoding("type2", sizes.dim, seed=0))
     x = torch.stack(draw(256, sizes))
     sides = {ONE_CALL: _in_one_call(encode, Causal()), SEGMENTS: in_segments(encode, 100)}
     matrix = _in_one_call(encode, Quadratic(causal=True))
@@ -177,7 +176,7 @@ def draw(n: int, sizes: Sizes) -> list[Tensor]:
     """Return q, k and v of n tokens, a power of two: at most 4096 random tokens, repeated, because drawing is slow."""
     few = min(n, 4096)
     drawn = torch.randn(3, 1, sizes.heads, few, sizes.dim, generator=torch.Generator().manual_seed(0))
-    return [x.repeat(1, 1, n // few, 1) for x in drawn]
+    return [x.repeat(1, 1, n // few, 1) for x in place(drawn)]
 
 
 def measure_memory(side: str, n: int, run: Sum, sizes: Sizes) -> int | None:

@@ -2,6 +2,7 @@
 
 import torch
 
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call
 
 _CHUNK = 32  # tokens per chunk, as in the native kernel; a longer chunk would need more flops
@@ -47,6 +48,6 @@ def bidirectional_flops(shape: Shape, backward: bool) -> int:
 
 def matrix_product() -> Call:
     """Return a call that multiplies two large matrices, which takes ``PRODUCT_FLOPS``."""
-    a, b = torch.randn(2, _SIDE, _SIDE, generator=torch.Generator().manual_seed(0))
-    out = torch.empty(_SIDE, _SIDE)
+    a, b = place(torch.randn(2, _SIDE, _SIDE, generator=torch.Generator().manual_seed(0)))
+    out = torch.empty_like(a)
     return lambda: torch.mm(a, b, out=out)

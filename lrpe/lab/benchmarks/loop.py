@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Line, judge, line_from
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.process import read_settings
@@ -91,7 +92,7 @@ def build(sizes: _Sizes, updates: int, folder: Path) -> Loop:
     training = Training(plan, evaluate_every=updates, evaluation_batches=1)
     record = Record(folder, {})
     record.begin()
-    return Loop(task, task.model_class(config), training, record, "loop")
+    return Loop(task, place(task.model_class(config)), training, record, "loop")
 
 
 class _Watch:

@@ -21,7 +21,7 @@ _TINY = "Quick: with these tiny sizes the figures show that the benchmark runs; 
 class Measurement(ABC):
     """A benchmark's lines, with how (``settings``) and where (``stamp``) they were measured.
 
-    A quick measurement has tiny sizes and is not judged against the goals.
+    A quick measurement has tiny sizes; it is not judged against the goals, and neither is one of a GPU.
     """
 
     benchmark: ClassVar[str]
@@ -40,7 +40,12 @@ class Measurement(ABC):
         """Return notes for readers of the tables."""
 
     def tables(self) -> list[str]:
-        return [line_table(self.lines, judged=not self.quick)]
+        return [line_table(self.lines, judged=self.judged)]
+
+    @property
+    def judged(self) -> bool:
+        """Whether the goals apply: they are for full sizes on a CPU."""
+        return not self.quick and self.settings["device"] == "cpu"
 
     def to_dict(self) -> dict[str, Any]:
         return {"benchmark": self.benchmark, **asdict(self)}

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.autograd.profiler import profile
+
+from lrpe.lab.benchmarks.device import on_cuda
 
 
 def peak_allocated(run: Callable[[], object]) -> int:
@@ -16,6 +19,8 @@ def peak_allocated(run: Callable[[], object]) -> int:
     Its return value stays alive until the end, as it would in a caller.
     """
     run()  # allocates what is made once and kept, such as a thread's workspace
+    if on_cuda():
+        return _peak_on_cuda(run)
     with profile(profile_memory=True) as profiled:
         kept = run()
     del kept
@@ -31,8 +36,10 @@ def peak_allocated(run: Callable[[], object]) -> int:
 def peak_resident(run: Callable[[], object]) -> int | None:
     """Return the growth in resident memory at its peak during ``run``, in bytes; None except on Linux.
 
-    Inputs count only if ``run`` creates them.
+    Inputs count only if ``run`` creates them. On a GPU it is the memory of torch's allocator there.
     """
+    if on_cuda():
+        return _peak_on_cuda(run)
     if sys.platform != "linux":
         return None
     _give_back()
@@ -41,6 +48,19 @@ def peak_resident(run: Callable[[], object]) -> int | None:
     run()
     peak = _status("VmHWM") - before
     _give_back()
+    return peak
+
+
+def _peak_on_cuda(run: Callable[[], object]) -> int:
+    """Return the peak bytes that torch allocated on the GPU during ``run``, beyond those before it."""
+    gc.collect()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    kept = run()
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated() - before
+    del kept
     return peak
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from lrpe.encodings.angles import geometric
+from lrpe.lab.benchmarks.device import place
 from lrpe.positions import sequence
 
 Sum = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v, each (batch, heads, n, d) -> (batch, heads, n, d)
@@ -78,7 +79,7 @@ def softmax_written_out(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor
     """Return softmax(q kᵀ / √d) v, computed with the n × n matrix."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     if causal:
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, float("-inf"))
     return scores.softmax(-1) @ v
 
@@ -112,7 +113,7 @@ def rotary_peers(n: int, dim: int) -> list[Peer]:
 
 def _exact_angles(n: int, dim: int) -> Tensor:
     """Return s·α in float64, (n, dim/2)."""
-    return sequence(n)[:, None] * geometric(dim // 2, dim).double()
+    return place(sequence(n)[:, None] * geometric(dim // 2, dim).double())
 
 
 def listing(x: Tensor) -> Tensor:

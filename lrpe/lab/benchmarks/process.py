@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from lrpe.errors import LrpeError, require
+from lrpe.lab.benchmarks.device import check_device, describe_device
 
 # The processors that this process may use, before ``pin`` chooses among them; None where the system does not say.
 _ALLOWED = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
@@ -30,7 +31,9 @@ def environment(threads: int) -> dict[str, str]:
     }
 
 
-def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dict[str, Any], str]:
+def measure_apart(
+    benchmark: str, threads: int = 1, device: str = "cpu", **options: Any
+) -> tuple[dict[str, Any], str]:
     """Run a benchmark in a child process; return its result as JSON-compatible data and as text.
 
     Raises:
@@ -38,7 +41,8 @@ def measure_apart(benchmark: str, threads: int = 1, **options: Any) -> tuple[dic
         ModuleNotFoundError: a package that it needs is not installed.
     """
     require(threads >= 1, f"threads must be at least 1; got threads={threads}.")
-    request = json.dumps({"benchmark": benchmark, "threads": threads, "options": options})
+    check_device(device)
+    request = json.dumps({"benchmark": benchmark, "threads": threads, "device": device, "options": options})
     child = subprocess.run(
         [sys.executable, "-m", "lrpe.lab.benchmarks", request],
         env=os.environ | environment(threads) | _QUIET,
@@ -86,9 +90,10 @@ def threads_in_use(threads: int) -> Iterator[None]:
 
 
 def read_settings() -> dict[str, Any]:
-    """Return the threads, processors and environment variables in effect in this process."""
+    """Return the device, threads, processors and environment variables in effect in this process."""
     names = environment(1)
     return {
+        "device": describe_device(),
         "threads": torch.get_num_threads(),
         "processors": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "environment": {name: os.environ.get(name) for name in names},
@@ -97,4 +102,5 @@ def read_settings() -> dict[str, Any]:
 
 def describe_settings(settings: dict[str, Any]) -> str:
     variables = " ".join(f"{name}={value}" for name, value in settings["environment"].items())
-    return f"Settings: threads={settings['threads']} processors={settings['processors']} {variables}"
+    device = settings.get("device", "cpu")  # results from before there was a choice have none
+    return f"Settings: device={device} threads={settings['threads']} processors={settings['processors']} {variables}"

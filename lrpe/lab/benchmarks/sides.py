@@ -16,6 +16,7 @@ from lrpe.attention.summation import Bidirectional, Causal, Quadratic, Summation
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.limit import Shape
 from lrpe.lab.benchmarks.lines import Call, forward_and_backward
 
@@ -66,7 +67,7 @@ class Side:
 def make_side(name: str, shape: Shape, summation: Summation | None = None) -> Side:
     """Return an attention by name; ``summation`` replaces the linear-time one, to check it."""
     causal = name != BIDIRECTIONAL
-    encode = encoding(_ENCODINGS.get(name, "type2"), shape[3], seed=0)
+    encode = place(encoding(_ENCODINGS.get(name, "type2"), shape[3], seed=0))
     how = summation or (Causal() if causal else Bidirectional())
     decay = spread_decay(shape[1]) if causal and name != "gated decay" else None
     attend = _attend(encode, how, decay, _ARGUMENTS.get(name))
@@ -85,12 +86,12 @@ def _attend(encode: PositionalEncoding, how: Summation, decay: Any, argument: st
 def draw(shape: Shape, name: str = DEFAULT) -> list[Tensor]:
     """Return q, k, v and, for a side that depends on the token, a log-decay or a step per head and token."""
     generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, *shape, generator=generator)
+    q, k, v = place(torch.randn(3, *shape, generator=generator))
     if name not in _ARGUMENTS:
         return [q, k, v]
     noise = torch.rand(shape[:3], generator=generator)
     log_r = torch.tensor(spread_decay(shape[1])).log()[None, :, None]
-    return [q, k, v, log_r * (0.5 + noise) if name == "gated decay" else 0.5 + noise]
+    return [q, k, v, place(log_r * (0.5 + noise) if name == "gated decay" else 0.5 + noise)]
 
 
 def check_sides(shape: Shape) -> Iterator[Agreement]:

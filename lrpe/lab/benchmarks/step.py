@@ -14,6 +14,7 @@ from lrpe.attention.state import DecodingState
 from lrpe.attention.summation import Causal, Quadratic, Summation
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.limit import Shape
 from lrpe.lab.benchmarks.lines import Call, Line, line_from
 from lrpe.lab.benchmarks.peers import softmax_everywhere
@@ -26,11 +27,12 @@ def measure_steps(shape: Shape, contexts: Sequence[int], rounds: int) -> Iterato
     """Yield a line per context for batch 1 and the heads of this shape."""
     _, heads, _, dim = shape
     generator, attend = torch.Generator().manual_seed(0), _attention(heads, dim, Causal())
-    q, k, v = torch.randn(3, 1, heads, 1, dim, generator=generator)
-    S, z = torch.randn(1, heads, dim, dim, generator=generator), torch.rand(1, heads, dim, generator=generator)
+    q, k, v = place(torch.randn(3, 1, heads, 1, dim, generator=generator))
+    S = place(torch.randn(1, heads, dim, dim, generator=generator))
+    z = place(torch.rand(1, heads, dim, generator=generator))
     for context in contexts:
-        keys, values = torch.randn(2, 1, heads, context, dim, generator=generator)
-        step = _without_graph(attend, q, k, v, DecodingState(S, z, torch.tensor([context])))
+        keys, values = place(torch.randn(2, 1, heads, context, dim, generator=generator))
+        step = _without_graph(attend, q, k, v, DecodingState(S, z, place(torch.tensor([context]))))
         turns = take_turns({"ours": step, "SDPA": _without_graph(softmax_everywhere, q, keys, values)}, rounds)
         row, engine = "decoding step, default ÷ SDPA with a static cache", engine_used(step).engine
         yield line_from(turns.ratio("ours", "SDPA"), row, f"context {context}", None, turns.processor_share, engine)
@@ -52,7 +54,7 @@ def check_steps(shape: Shape) -> Iterator[Agreement]:
 
 def _attention(heads: int, dim: int, how: Summation) -> Callable[..., tuple[Tensor, DecodingState | None]]:
     """Return the default attention as a function of q, k, v and the state to continue."""
-    encode, normalizer, decay = encoding("type2", dim, seed=0), PlainDelta(), spread_decay(heads)
+    encode, normalizer, decay = place(encoding("type2", dim, seed=0)), PlainDelta(), spread_decay(heads)
 
     def attend(q: Tensor, k: Tensor, v: Tensor, state: DecodingState | None):
         return linear_attention(q, k, v, encode, elu_plus_one, normalizer, summation=how, decay=decay, state=state)

@@ -11,6 +11,7 @@ from time import perf_counter, process_time
 import torch
 
 from lrpe.errors import require
+from lrpe.lab.benchmarks.device import on_cuda
 
 _ALONE = 0.95  # with a smaller share of its processor, a process was disturbed
 
@@ -43,7 +44,10 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Timing:
-    """A ratio per call, and the process's share of its processor: below 1 if other processes ran too."""
+    """A ratio per call, and the process's share of its processor: below 1 if other processes ran too.
+
+    On a GPU the process waits for it, and the share is 1.
+    """
 
     ratios: dict[str, Ratio]
     processor_share: float
@@ -60,15 +64,20 @@ def interleave(
     names = [task.name for task in tasks]
     require(len(set(names)) == len(names), f"The names of the timed calls must differ; got {names}.")
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-    start, start_busy = perf_counter(), process_time()
+    measure_share = start_share()
     with no_garbage_collection():
         for turn in range(-1, rounds):  # round -1 warms up and is not counted
             for task in random.Random(turn).sample(tasks, len(tasks)):
                 unit_seconds, seconds = (_time_calls(run, calls, before) for run in (unit, task.run))
                 if turn >= 0:
                     samples[task.name].append((seconds / (task.units * unit_seconds), seconds))
-    share = (process_time() - start_busy) / (perf_counter() - start)
-    return Timing({name: summarise(pairs) for name, pairs in samples.items()}, share)
+    return Timing({name: summarise(pairs) for name, pairs in samples.items()}, measure_share())
+
+
+def start_share() -> Callable[[], float]:
+    """Return a function that gives the process's share of its processor since now; 1 on a GPU."""
+    start, start_busy = perf_counter(), process_time()
+    return lambda: 1.0 if on_cuda() else (process_time() - start_busy) / (perf_counter() - start)
 
 
 def warn_if_busy(processor_share: float) -> list[str]:
@@ -83,14 +92,34 @@ def _time_calls(run: Callable[[], object], calls: int, before: int) -> float:
     """Return the seconds per call, after ``before`` warm-up calls: the caches still hold the previous call's data."""
     for _ in range(before):
         run()
+    if on_cuda():
+        return time_by_events(run, calls)
     start = clock()
     for _ in range(calls):
         run()
     return (clock() - start) / calls
 
 
+def time_by_events(run: Callable[[], object], calls: int) -> float:
+    """Return the seconds per call on the GPU, from when it is idle to the end of its last kernel."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(calls):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1000 / calls
+
+
 def clock() -> float:
-    """Return seconds: processor time on one thread, which excludes other processes, else wall-clock time."""
+    """Return seconds: processor time on one thread, which excludes other processes, else wall-clock time.
+
+    On a GPU it is wall-clock time, after everything that was started there has ended.
+    """
+    if on_cuda():
+        torch.cuda.synchronize()
+        return perf_counter()
     return process_time() if torch.get_num_threads() == 1 else perf_counter()
 
 

@@ -13,6 +13,7 @@ from lrpe.attention.summation import Quadratic
 from lrpe.errors import unknown_name
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
+from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call, Line, goal_of, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_allocated
@@ -104,7 +105,7 @@ class TrainResult(Measurement):
         return [in_columns(header, [self.cells(*pair) for pair in zip(self.rows, steps, strict=True)])]
 
     def cells(self, row: Row, line: Line) -> list[str]:
-        goal, verdict = ("–", "") if self.quick else (goal_of(line), line.verdict)
+        goal, verdict = (goal_of(line), line.verdict) if self.judged else ("–", "")
         time, memory = f"{1000 * row.speed.seconds:.4g}", f"{row.bytes / 2**20:.4g}"
         return [row.title, str(row.speed), f"{row.paper:.2f}", goal, verdict, time, memory, f"{row.memory:.2f}"]
 
@@ -163,7 +164,7 @@ def build(name: str, sizes: _Sizes):
 
     torch.manual_seed(0)
     fields = ROBERTA_BASE | sizes.fields()
-    return LrpeForMaskedLM(LrpeConfig(**fields | row(name, "fair", fields)))
+    return place(LrpeForMaskedLM(LrpeConfig(**fields | row(name, "fair", fields))))
 
 
 def draw(sizes: _Sizes) -> dict[str, Tensor]:
@@ -172,7 +173,8 @@ def draw(sizes: _Sizes) -> dict[str, Tensor]:
     shape, mask = (sizes.batch, sizes.length), sizes.vocabulary - 1
     ids = torch.randint(3, mask, shape, generator=generator)
     hidden = torch.rand(shape, generator=generator) < 0.15
-    return {"input_ids": ids.masked_fill(hidden, mask), "labels": ids.masked_fill(~hidden, SEEN)}
+    batch = {"input_ids": ids.masked_fill(hidden, mask), "labels": ids.masked_fill(~hidden, SEEN)}
+    return {name: place(x) for name, x in batch.items()}
 
 
 def check(name: str, model: Any, batch: dict[str, Tensor]) -> Agreement:

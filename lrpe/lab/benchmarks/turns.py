@@ -4,11 +4,11 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter, process_time
 
 from lrpe.errors import require
+from lrpe.lab.benchmarks.device import on_cuda
 from lrpe.lab.benchmarks.lines import Call
-from lrpe.lab.benchmarks.timing import Ratio, clock, no_garbage_collection, summarise
+from lrpe.lab.benchmarks.timing import Ratio, clock, no_garbage_collection, start_share, summarise, time_by_events
 
 _Clock = Callable[[], float]
 
@@ -40,15 +40,14 @@ def take_turns(calls: Mapping[str, Call], rounds: int, now: _Clock = clock) -> T
     require(rounds >= 1, f"rounds must be at least 1; got rounds={rounds}.")
     counts = {name: _count_calls(run, now) for name, run in calls.items()}  # which also warms up
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    start, start_busy = perf_counter(), process_time()
+    measure_share = start_share()
     with no_garbage_collection():
         for turn in range(rounds):
             for name in random.Random(turn).sample(list(calls), len(calls)):
                 if counts[name] > 1:  # the caches hold another call's data, which matters for a short call only
                     calls[name]()
                 seconds[name].append(_time_calls(calls[name], counts[name], now))
-    share = (process_time() - start_busy) / (perf_counter() - start)
-    return Turns(seconds, share)
+    return Turns(seconds, measure_share())
 
 
 def _count_calls(run: Call, now: _Clock) -> int:
@@ -60,6 +59,8 @@ def _count_calls(run: Call, now: _Clock) -> int:
 
 def _time_calls(run: Call, calls: int, now: _Clock) -> float:
     """Return the seconds per call."""
+    if on_cuda():
+        return time_by_events(run, calls)
     start = now()
     for _ in range(calls):
         run()

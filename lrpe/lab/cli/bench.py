@@ -15,6 +15,7 @@ class Bench:
     """The options of every benchmark, and its steps: measure, print, save and plot.
 
     Attributes:
+        device: cpu, cuda or cuda:N; times on cuda are those of the GPU.
         threads: number of threads, each on its own processor.
         rounds: number of rounds; each round times everything once.
         quick: use tiny sizes, to check that everything runs.
@@ -25,6 +26,7 @@ class Bench:
 
     benchmark: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
+    device: str = "cpu"
     threads: Annotated[int, Range(1, 1024)] = 1
     rounds: Annotated[int, Range(1, 10**6)] | None = None
     quick: bool = False
@@ -43,7 +45,7 @@ class Bench:
             prepare_plot(self.plot)
         for path in filter(None, (self.save, self.plot)):
             prepare(path)
-        result, text = measure_apart(self.benchmark, self.threads, **self.options())
+        result, text = measure_apart(self.benchmark, self.threads, self.device, **self.options())
         print(json.dumps(result, indent=2, ensure_ascii=False) if self.json else text)
         if self.save is not None:
             save(self.save, result, text)
