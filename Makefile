@@ -6,7 +6,7 @@ DEMO_READY := $(VENV)/.demo-ready
 NATIVE := lrpe/native/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench native native-check dist clean
+.PHONY: help demo test test-fast gpu-test lint bench native native-check dist clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,13 @@ test: $(READY) $(NATIVE) ## run the tests on all cores (PYTEST_ARGS="-k name" se
 test-fast: export OMP_NUM_THREADS := 1
 test-fast: $(READY) $(NATIVE) ## run one fast case of every test, in about a minute, while editing
 	$(VENV)/bin/python -m pytest -n auto --fast $(PYTEST_ARGS)
+
+gpu-test: export TRITON_F32_DEFAULT := ieee # exact products of float32, which the contract compares
+gpu-test: $(READY) $(NATIVE) ## with a CUDA GPU: test the fla engine there, then time attention and training
+	$(VENV)/bin/python -c 'import lrpe, sys; s = lrpe.engines.status()["fla"]; sys.exit(None if s == "ready" else f"fla: {s}")'
+	$(VENV)/bin/python -m pytest -k fla tests/attention/engines/test_contract.py tests/attention/engines/test_fla.py
+	$(VENV)/bin/lrpe bench attention --device cuda
+	$(VENV)/bin/lrpe bench train --device cuda
 
 lint: $(READY) ## ruff check, ruff format --check, pyright
 	$(VENV)/bin/ruff check .

@@ -31,9 +31,7 @@ def environment(threads: int) -> dict[str, str]:
     }
 
 
-def measure_apart(
-    benchmark: str, threads: int = 1, device: str = "cpu", **options: Any
-) -> tuple[dict[str, Any], str]:
+def measure_apart(benchmark: str, threads: int = 1, device: str = "cpu", **options: Any) -> tuple[dict[str, Any], str]:
     """Run a benchmark in a child process; return its result as JSON-compatible data and as text.
 
     Raises:
