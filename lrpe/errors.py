@@ -25,12 +25,18 @@ class StoppedError(Exception):
     """A run was asked to stop and has saved a checkpoint. The same command resumes it."""
 
 
-def unknown_name(kind: str, name: object, known: Iterable[str]) -> LrpeError:
-    """Return an LrpeError for an unknown name, suggesting the closest known ones."""
-    names, name = sorted(known), name if len(str(name)) <= 80 else f"{str(name)[:77]}..."
+PLUGIN_HINT = (  # the way out where users register names of their own
+    "If a plug-in registers it, pass --plugin FILE, or call lrpe.plugins.load_plugin(FILE); a run keeps a copy in its "
+    "folder plugins. "
+)
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str], way_out: str = "") -> LrpeError:
+    """Return an LrpeError for an unknown name, suggesting the closest known ones, then ``way_out``."""
+    names, name = sorted({*known}), name if len(str(name)) <= 80 else f"{str(name)[:77]}..."
     near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return LrpeError(f"There is no {kind} named {name!r}. {hint}Known: {', '.join(names)}.")
+    return LrpeError(f"There is no {kind} named {name!r}. {hint}{way_out}Known: {', '.join(names)}.")
 
 
 def show(value: object) -> str:

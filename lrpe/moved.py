@@ -38,6 +38,7 @@ MODULES = {
     "lrpe.encodings.growth": "lrpe.theory.rank_growth",
     "lrpe.encodings.measure": "lrpe.theory.laws",
     "lrpe.encodings.scaling": "lrpe.encodings.angles",
+    "lrpe.encodings.registry": "lrpe.registry",
     "lrpe.replacement": "lrpe.adapt",
     **dict.fromkeys(("lrpe.models.causal_lm", "lrpe.models.masked_lm"), "lrpe.models.language_models"),
     **{

@@ -36,3 +36,18 @@ def cache_of_the_tests(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LRPE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def own_registries():
+    """Forget after the test what it registered, and the plug-ins that it ran."""
+    from lrpe import plugins
+    from lrpe.registry import Registry
+
+    entries, loaded = [(registry, dict(registry)) for registry in Registry.every], dict(plugins._LOADED)
+    yield
+    for registry, before in entries:
+        registry.clear()
+        registry.update(before)
+    plugins._LOADED.clear()
+    plugins._LOADED.update(loaded)

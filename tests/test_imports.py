@@ -13,11 +13,24 @@ import pytest
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
         *("moved", "errors", "autograd", "arguments", "positions", "precision", "schema", "serialization", "atomic"),
-        *("native", "encodings", "theory", "angles", "weight_decay", "attention", "api", "models", "adapt", "lab"),
+        *(
+            "registry",
+            "plugins",
+            "native",
+            "encodings",
+            "theory",
+            "angles",
+            "weight_decay",
+            "attention",
+            "api",
+            "models",
+            "adapt",
+            "lab",
+        ),
         "__main__",
     ),
     "lrpe.encodings": (
-        *("registry", "adjoint", "basis", "householder", "matrix_basis", "old_angles", "angles", "phase", "alignment"),
+        *("adjoint", "basis", "householder", "matrix_basis", "old_angles", "angles", "phase", "alignment"),
         *("position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute"),
         *("config", "family"),
     ),
@@ -45,7 +58,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.experiments": (
         *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "tables", "planning"),
-        *("build", "run", "baselines", "cost", "pool", "run_many", "runs_on_disk"),
+        *("build", "run_plugins", "run", "baselines", "cost", "pool", "run_many", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
         *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "doctor", "verbs", "parser"),
@@ -99,6 +112,8 @@ CORE = (
     "positions",
     "precision",
     "autograd",
+    "registry",
+    "plugins",
     "native",
     "encodings",
     "theory",

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.autograd import Differentiable, one_at_a_time
-from lrpe.encodings.registry import Registry
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import PLUGIN_HINT, LrpeError, require, unknown_name
 from lrpe.precision import Precise, compute_dtype, normal, without_autocast
+from lrpe.registry import Registry
 
 FeatureMap = Callable[[Tensor], Tensor]  # (..., head_dim) -> (..., any width), row by row
 
@@ -114,7 +114,7 @@ def choose_feature_map(choice: str | FeatureMap, head_dim: int) -> FeatureMap:
         shown = f"the class {choice.__name__}" if isinstance(choice, type) else type(choice).__name__
         raise LrpeError(f"feature_map must be a name or a callable on tensors; got {shown}.")
     if choice not in FEATURE_MAPS:
-        raise unknown_name("feature map", choice, FEATURE_MAPS)
+        raise unknown_name("feature map", choice, FEATURE_MAPS, PLUGIN_HINT)
     return FEATURE_MAPS[choice](head_dim)
 
 

@@ -8,6 +8,7 @@ from lrpe.attention.layer import RECOMMENDED
 from lrpe.attention.normalizer import Normalizer
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.registry import Registry
 
 
 class Member(NamedTuple):
@@ -18,13 +19,15 @@ class Member(NamedTuple):
     decay: str | None = RECOMMENDED.decay
 
 
-MEMBERS = {
-    "pope": Member(feature_map="softplus", decay=None),
-    "retnet": Member("identity", "output-rms-head", "retnet"),
-    "lrpe-d": Member("silu", "output-rms", "tnl"),
-    "mamba3": Member("identity", "output-rms-head", "mamba3"),
-    "per": Member(decay=None),  # its encoding brings its own
-}
+MEMBERS: Registry[Member] = Registry(
+    {
+        "pope": Member(feature_map="softplus", decay=None),
+        "retnet": Member("identity", "output-rms-head", "retnet"),
+        "lrpe-d": Member("silu", "output-rms", "tnl"),
+        "mamba3": Member("identity", "output-rms-head", "mamba3"),
+        "per": Member(decay=None),  # its encoding brings its own
+    }
+)
 
 
 def member_of(encoding: Any) -> Member:

@@ -12,7 +12,7 @@ from torch import Tensor
 from lrpe.arguments import check_count, check_real, check_tensor
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.tokens import Tokens, positions_of
-from lrpe.encodings.encoding import PositionalEncoding
+from lrpe.encodings.encoding import STEP_RULES, PositionalEncoding
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
 
@@ -83,7 +83,23 @@ def choose_steps(encoding: PositionalEncoding, width: int, key_heads: int) -> St
     if encoding.steps == "shared":
         assert encoding.angle_count is not None  # an Encoding checks it
         return SharedSteps(width, key_heads, encoding.angle_count)
+    if encoding.steps in STEP_RULES:
+        return _make_own(encoding, width, key_heads)
     return Steps(width, key_heads, encoding.angle_count if encoding.steps == "angle" else None)
+
+
+def _make_own(encoding: PositionalEncoding, width: int, key_heads: int) -> Steps:
+    """Return the steps of a registered rule."""
+    assert encoding.angle_count is not None  # an Encoding checks it
+    steps = STEP_RULES[encoding.steps](width, key_heads, encoding.angle_count)
+    require(
+        isinstance(steps, Steps) and steps.key_heads == key_heads and steps.angles in (None, encoding.angle_count),
+        lambda: (
+            f"The rule {encoding.steps!r} must return a Steps of {key_heads} key heads, with {encoding.angle_count} "
+            f"angles or None; got {steps}."
+        ),
+    )
+    return steps
 
 
 def read_steps(steps: Any, encoding: PositionalEncoding, k: Tensor) -> Tensor:

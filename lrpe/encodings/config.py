@@ -25,18 +25,18 @@ from lrpe.encodings.angles import (
     linear,
 )
 from lrpe.encodings.basis import Basis, Identity, OddEven
-from lrpe.encodings.encoding import STEPS, Encoding, PositionalEncoding
+from lrpe.encodings.encoding import Encoding, PositionalEncoding, check_steps
 from lrpe.encodings.grid import Grid
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
-from lrpe.encodings.registry import Registry
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
-from lrpe.errors import LrpeError, require, show, unknown_name
+from lrpe.errors import PLUGIN_HINT, LrpeError, require, show, unknown_name
 from lrpe.precision import next_seed, normal
+from lrpe.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class EncodingConfig:
         acts: whether it is applied before or after the feature map φ.
         decay: one r_h per head if scores decay as r_h^|t-s|, else None.
         steps: "fixed", or whether an attention layer takes the steps from the tokens: one per "head", one per "angle",
-            or "shared", which is one per angle times a Δ per head that a decay may share.
+            "shared", which is one per angle times a Δ per head that a decay may share, or by a rule of STEP_RULES.
         sines: K of SPE, the number of sines.
         realizations: R of SPE, which is its feature width.
     """
@@ -95,7 +95,7 @@ class EncodingConfig:
     scaling: dict[str, Any] | None = None
     acts: Literal["before", "after"] = "after"
     decay: tuple[float, ...] | None = None
-    steps: Literal["fixed", "head", "angle", "shared"] = "fixed"
+    steps: str = "fixed"
     sines: int = 1
     realizations: int = 64
 
@@ -110,7 +110,7 @@ class EncodingConfig:
             self.seed is None or 0 <= self.seed < 2**64,
             f"seed must be None or from 0 to 2^64 - 1; got seed={self.seed}.",
         )
-        require(self.steps in STEPS, f"steps must be one of {', '.join(STEPS)}; got steps={self.steps!r}.")
+        check_steps(self.steps)
         require(self.acts in ("before", "after"), f"acts must be 'before' or 'after' (φ); got acts={self.acts!r}.")
         _look_up("basis", self.basis, BASES)
         _look_up("position matrix", self.matrix, MATRICES | OUTSIDE)
@@ -180,7 +180,7 @@ class EncodingConfig:
 
 def _look_up(kind: str, name: str, known: dict[str, Any]) -> Any:
     if name not in known:
-        raise unknown_name(kind, name, known)
+        raise unknown_name(kind, name, known, PLUGIN_HINT)
     return known[name]
 
 

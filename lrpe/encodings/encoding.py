@@ -1,6 +1,7 @@
 """M_s = Λ^(s) P: the factor that encodes a query or a key at position s."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 from lrpe.precision import Precise, compute_dtype, keep_exact, without_autocast
+from lrpe.registry import Registry
 
 
 class PositionalEncoding(Precise):
@@ -25,7 +27,7 @@ class PositionalEncoding(Precise):
         score_scale: the factor of every score.
         angle_count: the number of its angles, each of which a token-dependent step may turn; None if it has none.
         steps: "fixed", or whether an attention layer takes its steps from the tokens: one per "head", one per "angle",
-            or one per angle times a Δ that a decay may share.
+            one per angle times a Δ that a decay may share ("shared"), or by a rule of ``STEP_RULES``.
     """
 
     head_dim: int
@@ -38,7 +40,7 @@ class PositionalEncoding(Precise):
     decay: Tensor | None
     score_scale: float
     angle_count: int | None = None
-    steps: Literal["fixed", "head", "angle", "shared"] = "fixed"
+    steps: str = "fixed"
 
     @abstractmethod
     def table(self, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple:
@@ -74,6 +76,15 @@ class PositionalEncoding(Precise):
 
 
 STEPS = ("fixed", "head", "angle", "shared")
+# Rules of users' own: (width, key heads, angles) -> a module like lrpe.attention.steps.Steps, which token-dependent
+# encodings name in ``steps``.
+STEP_RULES: Registry[Callable[[int, int, int], Any]] = Registry({})
+
+
+def check_steps(steps: object) -> None:
+    """Raise LrpeError unless ``steps`` is the name of a rule."""
+    known = (*STEPS, *STEP_RULES)
+    require(steps in known, f"steps must be one of {', '.join(known)}; got steps={steps!r}.")
 
 
 class EncodingTable(NamedTuple):
@@ -103,7 +114,7 @@ class Encoding(PositionalEncoding):
         matrix: PositionMatrix,
         acts: Literal["before", "after"] = "after",
         decay: Tensor | None = None,
-        steps: Literal["fixed", "head", "angle", "shared"] = "fixed",
+        steps: str = "fixed",
     ):
         super().__init__()
         if not (isinstance(basis, Basis) and isinstance(matrix, PositionMatrix)):
@@ -118,7 +129,7 @@ class Encoding(PositionalEncoding):
                 matrix.heads in (None, len(decay)),
                 f"decay must have one r per head; got {len(decay)} for {matrix.heads} heads.",
             )
-        require(steps in STEPS, f"steps must be one of {', '.join(STEPS)}; got steps={steps!r}.")
+        check_steps(steps)
         require(
             steps == "fixed" or matrix.angle_count is not None,
             f"steps={steps!r} needs a Λ of Type 1 or 2 along a sequence; got {type(matrix).__name__}. Pass "

@@ -8,8 +8,8 @@ import torch
 
 from lrpe.encodings.config import BASES, MATRICES, EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.registry import Registry
-from lrpe.errors import LrpeError, unknown_name
+from lrpe.errors import PLUGIN_HINT, LrpeError, unknown_name
+from lrpe.registry import Registry
 
 _Fields = dict[str, Any]
 _TYPE2: _Fields = {"basis": "householder", "matrix": "orthogonal", "learned_angles": True}
@@ -92,7 +92,8 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
             f"Absolute positions are added to embeddings, and {name!r} is no encoding of queries and keys; use "
             "lrpe.encodings.SinusoidalPositions or lrpe.encodings.LearnedPositions."
         )
-    raise unknown_name("encoding", name, [*known, *(f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES)])
+    products = [f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES]
+    raise unknown_name("encoding", name, [*known, *products], PLUGIN_HINT)
 
 
 def _read_old_name(name: str, given: _Fields) -> str:

@@ -12,9 +12,10 @@ from lrpe.atomic import atomic_folder, naming_failure
 from lrpe.encodings.config import EncodingConfig
 from lrpe.errors import require
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.remote_code import add_code, plugins
+from lrpe.models.remote_code import add_code, find_foreign
 from lrpe.models.saved import CLASSES, MODELS, find_model, load_model
 from lrpe.models.schema import read_object
+from lrpe.plugins import Plugin
 
 # Only these files are copied: others beside a model (notes, credentials, a run's state) may be private.
 _COPIED = (
@@ -43,22 +44,28 @@ def export(source: Path, to: Path, remote_code: bool = False) -> Path:
 
     Raises:
         LrpeError: if ``to`` is not empty, if a file to copy is a link out of the folder, or if ``remote_code`` would
-            need the code of an encoding that another package registered.
+            need code that cannot be copied: of an encoding that another package registered, or of a plug-in that
+            imports more than names from modules of lrpe.
+
+    The plug-ins of the model are written beside it, as files that run only if a user asks for it.
     """
     found = find_model(source)
     model = load_model(found)
     vars(model.config).pop("auto_map", None)  # it would name the code of the folder that was loaded
-    foreign, kind = plugins(model.config), type(model).__name__
+    (foreign, used), kind = find_foreign(model.config), type(model).__name__
     require(
         not (remote_code and foreign),
-        f"remote_code copies the code of lrpe alone, and {', '.join(foreign)} was registered elsewhere, so the copy "
-        "would not load. Export without remote_code; to load the model, first import the module that registers it.",
+        f"remote_code copies the code of lrpe and of plug-ins, and {', '.join(foreign)} was registered elsewhere, so "
+        "the copy would not load. Export without remote_code, or register it in a plug-in; to load the model, first "
+        "import the module that registers it.",
     )
-    loading = _write_loading_code(kind, to.name, _auto_classes(kind), remote_code)
+    loading = _write_loading_code(kind, to.name, _auto_classes(kind), remote_code, used)
 
     def finish(folder: Path) -> None:
         if remote_code:
-            add_code(folder, CLASSES[kind], _auto_classes(kind))
+            add_code(folder, CLASSES[kind], _auto_classes(kind), used)
+        for plugin in () if remote_code else used:
+            (folder / plugin.file_name).write_text(plugin.source, encoding="utf-8")
         (folder / "README.md").write_text(
             _write_card(model, to.name, folder, loading, foreign, remote_code), encoding="utf-8"
         )
@@ -97,14 +104,14 @@ def _auto_classes(kind: str) -> list[str]:
 
 
 def _write_card(
-    model: Any, name: str, folder: Path, loading: Sequence[str], plugins: Sequence[str], remote_code: bool
+    model: Any, name: str, folder: Path, loading: Sequence[str], foreign: Sequence[str], remote_code: bool
 ) -> str:
     """Return the README.md of a model that was written to ``folder``."""
     config = model.config
     attention = config.attention if isinstance(config.attention, str) else "mixed"
     needs = "Its code is in this folder." if remote_code else "It needs lrpe: pip install 'lrpe[models]'."
-    if plugins:
-        needs += f" Import first what registers {', '.join(plugins)}."
+    if foreign:
+        needs += f" Import first what registers {', '.join(foreign)}."
     return page(name, folder, model, f"{attention} attention", _describe_encodings(config), loading, needs)
 
 
@@ -149,7 +156,7 @@ def describe_encoding(encoding: EncodingConfig) -> str:
     kind = _TYPES.get(encoding.matrix, "a type of its own")
     if encoding.matrix == "orthogonal" and encoding.rotated == 0 and encoding.alternating == 0:
         return "none"
-    angles = "" if encoding.matrix in ("permutation", "stochastic") else f", {_describe_angles(encoding)}"
+    angles = f", {_describe_angles(encoding)}" if encoding.matrix in ("unitary", "orthogonal") else ""
     return f"{kind}, P {encoding.basis}, Λ {encoding.matrix}{angles}"
 
 
@@ -178,12 +185,17 @@ def _describe_vocabulary(content: dict[str, Any]) -> str:
     return ""
 
 
-def _write_loading_code(kind: str, name: str, autos: Sequence[str], remote_code: bool) -> list[str]:
+def _write_loading_code(
+    kind: str, name: str, autos: Sequence[str], remote_code: bool, used: Sequence[Plugin]
+) -> list[str]:
     """Return the lines of Python that load the model; a class without an auto class is imported by name."""
     if remote_code:
         call = f'model = {autos[0]}.from_pretrained("{name}", trust_remote_code=True)'
         return [f"from transformers import {autos[0]}", "", call]
+    running = [f'load_plugin("{name}/{plugin.file_name}")  # runs this file: read it first' for plugin in used]
+    imports = ["from lrpe.plugins import load_plugin"] if used else []
     if kind not in (model.__name__ for model in MODELS.values()):
-        return [f"from lrpe.models import {kind}", "", f'model = {kind}.from_pretrained("{name}")']
+        call = f'model = {kind}.from_pretrained("{name}")'
+        return [f"from lrpe.models import {kind}", *imports, "", *running, call]
     call = f'model = {autos[0]}.from_pretrained("{name}")'
-    return ["import lrpe.models", f"from transformers import {autos[0]}", "", call]
+    return ["import lrpe.models", *imports, f"from transformers import {autos[0]}", "", *running, call]

@@ -68,6 +68,18 @@ def test_the_picture_of_token_steps_starts_from_equal_steps_and_is_written(run, 
     assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("own_registries")
+def test_two_encodings_of_ones_own_are_verified_trained_exported_and_drawn(run, tmp_path):
+    printed = run("my_encodings.py", "--out", str(tmp_path))
+    assert printed.count("  holds\n") > 10
+    assert "FAILS" not in printed
+    assert "flip, as loaded: Flip(dim=8), steps: None" in printed
+    assert "steps: BoundedSteps(key_heads=2)" in printed
+    for name in ("flip", "unhurried"):
+        assert (tmp_path / "exported" / name / "lrpe_plugin_my_encodings.py").is_file()
+    assert '"flip"' in (tmp_path / "explorer.html").read_text()
+
+
 def test_the_trainer_trains_a_model_that_loads_and_goes_on_from_its_checkpoint(run, tmp_path):
     options = ("--width", "32", "--output", str(tmp_path))
     printed = run("train_with_trainer.py", "--steps", "6", *options)

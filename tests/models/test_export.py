@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from lrpe.lab.data.text.tokenizer import byte_level
 from lrpe.models import LrpeForCausalLM, LrpeForPairClassification
 from lrpe.models.export import export
 from lrpe.models.remote_code import closure, imported
+from lrpe.plugins import load_plugin
 from tests.models.tiny import draw_ids, tiny
 
 WITHOUT_LRPE = """
@@ -33,6 +36,7 @@ print(type(model).__module__)
 print(model(ids).logits[0, -1].tolist())
 print(model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)[0].tolist())
 """
+EXAMPLE = (Path(__file__).parents[2] / "examples" / "my_encodings.py").read_text()
 
 
 @pytest.fixture
@@ -58,20 +62,70 @@ def test_a_run_is_exported_with_its_tokenizer_and_a_card(saved, tmp_path, capsys
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine"]  # nothing temporary stays
 
 
-@pytest.mark.slow
-def test_a_folder_with_its_code_is_loaded_without_lrpe(saved, tmp_path):
-    model, run = saved
-    out = export(run, tmp_path / "out", remote_code=True)
+def load_without_lrpe(out, tmp_path):
+    """Return the module of the model, its logits and its tokens for WITHOUT_LRPE's text."""
     environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", WITHOUT_LRPE, str(out)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     module, logits, tokens = done.stdout.strip().splitlines()
+    return module, torch.tensor(json.loads(logits)), json.loads(tokens)
+
+
+@pytest.mark.slow
+def test_a_folder_with_its_code_is_loaded_without_lrpe(saved, tmp_path):
+    model, run = saved
+    module, logits, tokens = load_without_lrpe(export(run, tmp_path / "out", remote_code=True), tmp_path)
     assert module.startswith("transformers_modules")
     ids = torch.tensor([[1, 2, 3, 4, 5]])
-    torch.testing.assert_close(torch.tensor(json.loads(logits)), model(ids).logits[0, -1])
+    torch.testing.assert_close(logits, model(ids).logits[0, -1])
     ours = model.generate(ids, max_new_tokens=6, do_sample=False, pad_token_id=0)
-    assert json.loads(tokens) == ours[0].tolist()
+    assert tokens == ours[0].tolist()
+
+
+def save_with_plugin(tmp_path, *encodings, source=EXAMPLE):
+    """Load a plug-in of this source, and save a model with its encodings."""
+    (tmp_path / "mine.py").write_text(source)
+    load_plugin(tmp_path / "mine.py")
+    model = tiny(LrpeForCausalLM, encoding=list(encodings)).float()
+    model.save_pretrained(tmp_path / "model")
+    return model
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_registries")
+def test_the_code_of_a_plugin_is_carried_along_and_loads_without_lrpe(tmp_path):
+    model = save_with_plugin(tmp_path, "flip", "unhurried")
+    out = export(tmp_path / "model", tmp_path / "out", remote_code=True)
+    assert "__main__" not in (out / "lrpe_plugin_mine.py").read_text()
+    _, logits, _ = load_without_lrpe(out, tmp_path)
+    torch.testing.assert_close(logits, model(torch.tensor([[1, 2, 3, 4, 5]])).logits[0, -1])
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_without_code_a_plugin_is_a_file_that_the_card_says_how_to_run(tmp_path):
+    save_with_plugin(tmp_path, "flip", "flip")
+    out = export(tmp_path / "model", tmp_path / "out")
+    assert (out / "mine.py").read_text() == EXAMPLE
+    card = (out / "README.md").read_text()
+    assert 'load_plugin("out/mine.py")' in card
+    assert "- Encoding: a type of its own, P householder, Λ flip\n" in card
+
+
+@pytest.mark.usefixtures("own_registries")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("import lrpe", "must import names, as in `from lrpe.module import name`"),
+        ("from lrpe import Householder", "lrpe is a package: import from the module"),
+        ("from lrpe.lab.experiments.methods import METHODS", "must not import lrpe.lab.experiments.methods"),
+    ],
+)
+def test_a_plugin_that_cannot_be_carried_along_is_refused(line, said, tmp_path):
+    save_with_plugin(tmp_path, "flip", "type2", source=f"{EXAMPLE}\n{line}\n")
+    with pytest.raises(LrpeError, match=f"{re.escape(said)}.*or export without remote_code"):
+        export(tmp_path / "model", tmp_path / "out", remote_code=True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_only_known_files_are_given_away(saved, tmp_path):

@@ -7,6 +7,7 @@ from importlib import import_module
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks.device import use_device
 from lrpe.lab.benchmarks.process import pin
+from lrpe.plugins import load_plugin
 
 
 def main(request: str) -> None:
@@ -15,6 +16,8 @@ def main(request: str) -> None:
     pin(asked["threads"])
     try:
         use_device(asked["device"])
+        for file in asked["plugins"]:
+            load_plugin(file)
         benchmark = import_module(f"lrpe.lab.benchmarks.{asked['benchmark']}")
         result = benchmark.measure(**asked["options"])
     except LrpeError as error:

@@ -12,6 +12,7 @@ import torch
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.benchmarks.device import check_device, describe_device
+from lrpe.plugins import loaded_plugins
 
 # The processors that this process may use, before ``pin`` chooses among them; None where the system does not say.
 _ALLOWED = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
@@ -40,7 +41,8 @@ def measure_apart(benchmark: str, threads: int = 1, device: str = "cpu", **optio
     """
     require(threads >= 1, f"threads must be at least 1; got threads={threads}.")
     check_device(device)
-    request = json.dumps({"benchmark": benchmark, "threads": threads, "device": device, "options": options})
+    asked = {"benchmark": benchmark, "threads": threads, "device": device, "options": options}
+    request = json.dumps(asked | {"plugins": [plugin.file for plugin in loaded_plugins()]})
     child = subprocess.run(
         [sys.executable, "-m", "lrpe.lab.benchmarks", request],
         env=os.environ | environment(threads) | _QUIET,

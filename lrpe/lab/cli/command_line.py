@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from lrpe.errors import LrpeError, StoppedError, require_extras
+from lrpe.plugins import load_plugin
 
 WRONG, _INTERRUPTED, _PIPE_CLOSED, _TERMINATED = 2, 130, 141, 143
 
@@ -47,15 +48,20 @@ def say(text: str) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the verb that was typed, after checking that all the extras it needs are installed."""
+    """Run the verb that was typed, after its plug-ins, and after checking that the extras it needs are installed."""
     from lrpe.lab.cli.verbs import extras_for
+    from lrpe.lab.cli.words import take_plugins
 
-    command, extras = extras_for(argv)
+    words, files = take_plugins(argv)
+    command, extras = extras_for(words)
     require_extras(command, "cli", *extras)
 
     from lrpe.lab.cli.parser import parse
 
-    return parse(argv).run()
+    verb = parse(words)
+    for file in files:
+        load_plugin(file)
+    return verb.run()
 
 
 def _in_one_line(error: LrpeError) -> str:

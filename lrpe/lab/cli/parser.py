@@ -1,11 +1,13 @@
 """The verbs as a jsonargparse parser. A verb is a dataclass: its fields are the options, its docstring is the help.
 
-jsonargparse handles subcommands, help and words. Three things are done by hand:
+jsonargparse handles subcommands, help and words. Four things are done by hand:
 
 - Values are taken as text and converted by ``lrpe.schema``, so that a bad value gets the same message and the same
   bounds (``Range``) on the command line, in a file and from Python.
 - Dotted keys are collected before parsing (``take_dotted``). Their defaults are those of the column, method and scale
   that the same command names, and declaring the fields of ``Experiment`` here would import torch for ``lrpe --help``.
+- Plug-ins are collected before parsing (``take_plugins``), because every verb takes them and jsonargparse cannot
+  repeat an option; the parser has ``--plugin`` for the help alone.
 - A configuration file is read by ``lrpe.serialization`` as plain data. jsonargparse would import the class that a
   ``class_path`` in the file names, which would run code from an untrusted file.
 """
@@ -52,7 +54,17 @@ def parse(argv: Sequence[str]) -> Verb:
 def _make_parser() -> tuple["Parser", dict[_Words, type[Verb]]]:
     """Return the parser, and each verb's dataclass by its words."""
     parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=_installed_version())
+    _add_plugin_help(parser)
     return parser, _add_verbs(parser, VERBS)
+
+
+def _add_plugin_help(parser: "Parser") -> None:
+    parser.add_argument(
+        "--plugin",
+        type=str,
+        metavar="FILE",
+        help="run this file of Python first, which registers encodings of your own; may be repeated.",
+    )
 
 
 def _installed_version() -> str:
@@ -126,6 +138,7 @@ def _add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], above: _
             verbs_by_words |= _add_verbs(below, verb.verbs, (*above, word))
         else:
             add_options(below, verb)
+            _add_plugin_help(below)
             verbs_by_words[(*above, word)] = verb
     return verbs_by_words
 

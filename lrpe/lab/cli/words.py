@@ -78,6 +78,24 @@ def take_dotted(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return rest, dotted
 
 
+def take_plugins(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Separate the files of ``--plugin FILE``, which any verb takes, from the other words.
+
+    >>> take_plugins(["table", "lm", "--plugin", "mine.py", "--rows", "flip"])
+    (['table', 'lm', '--rows', 'flip'], ['mine.py'])
+    """
+    rest, files, words = [], [], iter(argv)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--plugin":
+            rest.append(word)
+            continue
+        file = value if equals else next(words, "")
+        require(bool(file) and not file.startswith("--"), "--plugin needs a file: --plugin FILE; got none.")
+        files.append(file)
+    return rest, files
+
+
 def read_dotted(keys: Mapping[str, str]) -> dict[str, Any]:
     """Return dotted keys and the YAML text of their values as nested dictionaries; drop the prefix ``experiment.``.
 

@@ -1,10 +1,12 @@
 """The rows of every table: each method as fields of LrpeConfig, and the settings in which methods are compared."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lrpe.errors import unknown_name
+from lrpe.errors import PLUGIN_HINT, unknown_name
+from lrpe.registry import Registry
 
 Fields = dict[str, Any]
 
@@ -40,41 +42,38 @@ _HYBRID = _RECOMMENDED | {"attention": "linear+softmax"}  # every second layer, 
 _GATE, _CONVOLUTION = {"output_gate": "silu"}, {"convolution": 4}
 _WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
-METHODS = {
-    method.name: method
-    for method in (
-        Method("base", "Base", {"encoding": "none"}, positions=True),
-        Method("rope", "RoPE", {"encoding": "rope"}, _ENCODED),
-        Method("spe", "SPE", {"encoding": "spe"}, _ENCODED),
-        Method("per", "PER", {"encoding": "per"}, _ENCODED, _WITHOUT_DECAY),
-        Method("type1", "Type 1", {"encoding": "type1"}, _OUTPUT),
-        Method("type2", "Type 2", {"encoding": "type2"}, _OUTPUT),
-        Method("type3", "Type 3", {"encoding": "type3"}, _OUTPUT),
-        Method("cosformer", "cosFormer", {"encoding": "cosformer", "feature_map": "relu"}, _ENCODED),
-        Method("pope", "PoPE", {"encoding": "pope", "feature_map": "softplus"}, _ENCODED),
-        Method("hope", "HoPE", {"encoding": "hope"}, _ENCODED),
-        Method("p-rope", "p-RoPE", {"encoding": "p-rope"}, _ENCODED),
-        Method("retnet", "RetNet", {"encoding": "retnet", "decay": "retnet", **_PHI}, _NORM_PER_HEAD),
-        Method("lrpe-d", "LRPE-d", {"encoding": "lrpe-d", "decay": "tnl", **_PHI}, _TRANSNORMER),
-        Method("mamba3", "Mamba-3 rotation", {"encoding": "mamba3", "decay": "mamba3", **_PHI}, _NORM_PER_HEAD),
-        Method("none", "no positions", {"encoding": "none"}),
-        Method("softmax", "softmax + RoPE", SOFTMAX),
-        Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
-        Method("recommended", "recommended", _RECOMMENDED),
-        Method("recommended-gate", "recommended + gate", _RECOMMENDED | _GATE),
-        Method("recommended-conv", "recommended + convolution", _RECOMMENDED | _CONVOLUTION),
-        Method("recommended-gate-conv", "recommended + both", _RECOMMENDED | _GATE | _CONVOLUTION),
-        Method(
-            "softmax-decay-gate-conv", "softmax + decay + both", SOFTMAX | {"decay": "spread"} | _GATE | _CONVOLUTION
-        ),
-        Method("hybrid", "hybrid", _HYBRID),
-        Method("hybrid-gate-conv", "hybrid + both", _HYBRID | _GATE | _CONVOLUTION),
-        Method("learned-decay", "Type 2 + learned decay", {"encoding": "type2", "decay": "learned"}),
-        Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
-        Method("selective", "selective Type 2 + decay", {"encoding": "selective", "decay": "spread"}),
-        Method("selective-gated", "selective Type 2 + gated decay", {"encoding": "selective", "decay": "gated"}),
-    )
-}
+_METHODS = (
+    Method("base", "Base", {"encoding": "none"}, positions=True),
+    Method("rope", "RoPE", {"encoding": "rope"}, _ENCODED),
+    Method("spe", "SPE", {"encoding": "spe"}, _ENCODED),
+    Method("per", "PER", {"encoding": "per"}, _ENCODED, _WITHOUT_DECAY),
+    Method("type1", "Type 1", {"encoding": "type1"}, _OUTPUT),
+    Method("type2", "Type 2", {"encoding": "type2"}, _OUTPUT),
+    Method("type3", "Type 3", {"encoding": "type3"}, _OUTPUT),
+    Method("cosformer", "cosFormer", {"encoding": "cosformer", "feature_map": "relu"}, _ENCODED),
+    Method("pope", "PoPE", {"encoding": "pope", "feature_map": "softplus"}, _ENCODED),
+    Method("hope", "HoPE", {"encoding": "hope"}, _ENCODED),
+    Method("p-rope", "p-RoPE", {"encoding": "p-rope"}, _ENCODED),
+    Method("retnet", "RetNet", {"encoding": "retnet", "decay": "retnet", **_PHI}, _NORM_PER_HEAD),
+    Method("lrpe-d", "LRPE-d", {"encoding": "lrpe-d", "decay": "tnl", **_PHI}, _TRANSNORMER),
+    Method("mamba3", "Mamba-3 rotation", {"encoding": "mamba3", "decay": "mamba3", **_PHI}, _NORM_PER_HEAD),
+    Method("none", "no positions", {"encoding": "none"}),
+    Method("softmax", "softmax + RoPE", SOFTMAX),
+    Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
+    Method("recommended", "recommended", _RECOMMENDED),
+    Method("recommended-gate", "recommended + gate", _RECOMMENDED | _GATE),
+    Method("recommended-conv", "recommended + convolution", _RECOMMENDED | _CONVOLUTION),
+    Method("recommended-gate-conv", "recommended + both", _RECOMMENDED | _GATE | _CONVOLUTION),
+    Method("softmax-decay-gate-conv", "softmax + decay + both", SOFTMAX | {"decay": "spread"} | _GATE | _CONVOLUTION),
+    Method("hybrid", "hybrid", _HYBRID),
+    Method("hybrid-gate-conv", "hybrid + both", _HYBRID | _GATE | _CONVOLUTION),
+    Method("learned-decay", "Type 2 + learned decay", {"encoding": "type2", "decay": "learned"}),
+    Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
+    Method("selective", "selective Type 2 + decay", {"encoding": "selective", "decay": "spread"}),
+    Method("selective-gated", "selective Type 2 + gated decay", {"encoding": "selective", "decay": "gated"}),
+)
+METHODS: Registry[Method] = Registry({method.name: method for method in _METHODS})
+_MEMBERS = ("selective-free", "rope-half", "half-rotated", "permuteformer")  # of the family, without a row of their own
 SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's rows
 SIX = ("base", "rope", "per", "type1", "type2", "type3")  # the paper's rows in tables without SPE
 
@@ -144,15 +143,34 @@ def _shared_by_heads(model: Fields) -> Fields:
 
 
 def find_method(name: str) -> Method:
-    """Return a row by name; "basis*matrix" names any P × Λ, run like the paper's three types."""
+    """Return a row by name, also of any other encoding: a member of the family, or P × Λ as "basis*matrix"."""
     if name in METHODS:
         return METHODS[name]
+    if name in _MEMBERS or name in _find_registered():
+        return _find_member(name)
     if "*" not in name:
-        raise unknown_name("method", name, [*METHODS, "basis*matrix"])
+        raise unknown_name("method", name, [*METHODS, *_MEMBERS, *_find_registered(), "basis*matrix"], PLUGIN_HINT)
     from lrpe.encodings.config import BASES, MATRICES  # this imports torch, which checking a plain name does not need
 
     basis, _, matrix = name.partition("*")
     if basis not in BASES or matrix not in MATRICES:
-        raise unknown_name("method", name, [f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES])
+        raise unknown_name("method", name, [f"{P}*{Lambda}" for P in BASES for Lambda in MATRICES], PLUGIN_HINT)
     learned = matrix != "permutation"
     return Method(name, name, {"encoding": {"name": name, "learned_angles": learned}}, _OUTPUT)
+
+
+def _find_registered() -> list[str]:
+    """Return users' own members of the family. Without the family's module, which imports torch, there are none."""
+    family = sys.modules.get("lrpe.encodings.family")
+    return [] if family is None else [name for name in family.FAMILY if family.FAMILY.is_foreign(name)]
+
+
+def _find_member(name: str) -> Method:
+    """Return a member of the family as a row: as published in the setting ``authors``, else with its decay alone."""
+    from lrpe.attention.members import MEMBERS
+
+    if name not in MEMBERS:
+        return Method(name, name, {"encoding": name}, _OUTPUT)
+    member = MEMBERS[name]
+    published = {"feature_map": member.feature_map, "normalizer": member.normalizer}
+    return Method(name, name, {"encoding": name, "decay": member.decay}, published)

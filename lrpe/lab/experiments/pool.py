@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lrpe.errors import StoppedError
 from lrpe.lab.data.jobs import end_with_parent
+from lrpe.plugins import Plugin, loaded_plugins, run_plugin
 
 if TYPE_CHECKING:  # importing it takes seconds, which every process would wait
     from lrpe.lab.experiments.experiment import Experiment
@@ -75,16 +76,28 @@ def run_apart(
 
 def _begin(attempt: _Attempt, experiment: "Experiment", runs: Path, device: str) -> _Worker:
     answer, report = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_work, args=(attempt, experiment, runs, device, report))
+    process = _CONTEXT.Process(target=_work, args=(attempt, experiment, runs, device, report, loaded_plugins()))
     process.start()
     report.close()
     return _Worker(experiment, process, answer)
 
 
-def _work(attempt: _Attempt, experiment: "Experiment", runs: Path, device: str, report: Connection) -> None:
-    """Train in the child process. It ignores Ctrl-C: the parent handles it and asks the child to save itself."""
+def _work(
+    attempt: _Attempt,
+    experiment: "Experiment",
+    runs: Path,
+    device: str,
+    report: Connection,
+    plugins: Sequence[Plugin],
+) -> None:
+    """Train in the child process, with the parent's plug-ins.
+
+    It ignores Ctrl-C: the parent handles it and asks the child to save itself.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(_GRACE)
+    for plugin in plugins:
+        run_plugin(plugin)
     try:
         report.send(attempt(experiment, runs, device))
     except StoppedError as stopped:

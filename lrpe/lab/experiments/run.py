@@ -16,6 +16,7 @@ from lrpe.lab.experiments.build import build_model, build_task, lengthen, load_c
 from lrpe.lab.experiments.config_file import to_dict, upgrade
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import find_method
+from lrpe.lab.experiments.run_plugins import keep_plugins, report_changed_plugins
 from lrpe.lab.tasks.task import Task, evaluate
 from lrpe.lab.training.loop import train
 from lrpe.lab.training.processes import rank, run_on_first, world_size
@@ -40,6 +41,8 @@ def run_in(folder: Path, experiment: Experiment, runs: Path, device: torch.devic
     if experiment.checkpoint is not None and not (folder / "last").exists():
         load_checkpoint_weights(experiment.checkpoint, model)
     run_on_first(lambda: _save_tokenizer(task, folder / "tokenizer"))
+    if not (folder / "results.json").exists():
+        run_on_first(lambda: keep_plugins(folder, experiment))
     config = to_dict(experiment)
     train(task, model, experiment.training, folder, config, title(experiment), about(task), upgrade)
     if not is_finished(folder, experiment):
@@ -67,6 +70,7 @@ def is_finished(folder: Path, experiment: Experiment) -> bool:
     if not (folder / "results.json").exists():
         return False
     check_config(folder, to_dict(experiment), upgrade)
+    report_changed_plugins(folder, experiment)
     try:
         read_results(folder)
     except LrpeError as error:

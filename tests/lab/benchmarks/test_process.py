@@ -27,7 +27,8 @@ def run_instead(monkeypatch, code: str) -> None:
 def test_the_process_has_its_environment_before_it_starts(monkeypatch):
     run_instead(monkeypatch, ECHO)
     result, text = process.measure_apart("encoding", threads=3, quick=True)
-    assert result["asked"] == {"benchmark": "encoding", "threads": 3, "device": "cpu", "options": {"quick": True}}
+    asked = {"benchmark": "encoding", "threads": 3, "device": "cpu", "options": {"quick": True}, "plugins": []}
+    assert result["asked"] == asked
     assert result["threads"] == "3"
     assert "mmap_threshold" in result["malloc"]
     assert text == "Λ"
@@ -65,5 +66,6 @@ def test_the_measuring_side_answers_with_the_error(monkeypatch, capsys, raised, 
 
     monkeypatch.setattr(measuring, "pin", lambda threads: None)
     monkeypatch.setattr("lrpe.lab.benchmarks.encoding.measure", refuse)
-    measuring.main(json.dumps({"benchmark": "encoding", "threads": 1, "device": "cpu", "options": {}}))
+    asked = {"benchmark": "encoding", "threads": 1, "device": "cpu", "options": {}, "plugins": []}
+    measuring.main(json.dumps(asked))
     assert json.loads(capsys.readouterr().out) == reply

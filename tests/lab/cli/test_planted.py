@@ -66,6 +66,12 @@ def as_code(run: Path, made: Path) -> None:
         (run / name).with_name("evil.py").write_text(f"import os\nos.mkdir({str(made)!r})\nclass Evil: pass\n")
 
 
+def as_plugin(run: Path, made: Path) -> None:
+    """Where a run keeps the plug-ins that it was made with."""
+    (run / "plugins").mkdir()
+    (run / "plugins" / "evil.py").write_text(f"import os\nos.mkdir({str(made)!r})\n")
+
+
 LINES = {  # {run} is the folder, {out} a place to write to
     "train": ["train", "stdlib", *ROW, "--out", "{run}"],
     "train --from": ["train", "stdlib", *ROW, "--out", "{out}", "--from", "{run}"],
@@ -98,7 +104,7 @@ def make_believe(run: Path) -> None:
     (run / STEP / "checkpoint.json").write_text(json.dumps(progress))
 
 
-@pytest.mark.parametrize("plant", [in_the_state, in_the_weights, beside_the_weights, in_the_yaml, as_code])
+@pytest.mark.parametrize("plant", [in_the_state, in_the_weights, beside_the_weights, in_the_yaml, as_code, as_plugin])
 def test_nothing_that_was_planted_in_a_run_is_run_by_any_verb(trained, tmp_path, monkeypatch, plant: Plant):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question was asked"))
     monkeypatch.chdir(tmp_path)

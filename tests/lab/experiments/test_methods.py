@@ -2,6 +2,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.attention import MEMBERS
+from lrpe.encodings.family import FAMILY
 from lrpe.lab.experiments.methods import METHODS, SETTINGS, SEVEN, find_method, row
 from lrpe.models import LrpeConfig, LrpeForCausalLM, LrpeForImageClassification, LrpeForMaskedLM
 from tests.models.tiny import draw_ids
@@ -14,7 +15,7 @@ ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "mamba3")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", [*METHODS, "fourier*unitary"])
+@pytest.mark.parametrize("name", [*dict.fromkeys((*METHODS, *FAMILY)), "fourier*unitary"])
 def test_every_row_is_a_language_model_in_every_setting(name, setting):
     model = LrpeForCausalLM(LrpeConfig(**CAUSAL | row(name, setting, CAUSAL)))
     assert model(draw_ids(1, 9), labels=draw_ids(1, 9)).loss.isfinite()

@@ -1,6 +1,6 @@
 """A register tells the names that others gave from its own."""
 
-from lrpe.encodings.registry import Registry
+from lrpe.registry import Registry
 
 
 def test_a_name_is_foreign_if_somebody_added_it_or_gave_it_another_maker():
