@@ -105,16 +105,19 @@ class Explore:
     Attributes:
         out: file of the page.
         runs: runs, or folders of models, whose learned angles, bases and decays are added to the page.
+        kernels: kernels that attention is wished to have, such as gaussian:16, exponential:8, window:16 or t5:16, which
+            are drawn beside what the angles give. Angles that match them can be chosen.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("report",)
     out: Path = field(default=Path("explorer.html"), metadata={"flags": ("-o", "--out")})
     runs: list[Path] = field(default_factory=list, metadata={"flags": ("--run",), "many": "DIR"})
+    kernels: list[str] = field(default_factory=list, metadata={"flags": ("--kernel",), "many": "NAME:WIDTH"})
 
     def run(self) -> int:
         from lrpe.lab.report.explorer.learned import read_run
         from lrpe.lab.report.explorer.page import write_explorer
 
-        page = write_explorer(self.out, [read_run(folder) for folder in self.runs])
+        page = write_explorer(self.out, [read_run(folder) for folder in self.runs], self.kernels)
         print(f"The page: {page.resolve()}")
         return 0

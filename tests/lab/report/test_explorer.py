@@ -56,9 +56,37 @@ def test_every_file_named_beside_an_equation_exists():
 
 def test_names_and_colours_are_those_of_the_methods(page):
     methods = data_in(page)["methods"]
-    assert set(methods) == (set(METHODS) & set(FAMILY)) - {"selective", "mamba3"}  # whose steps come from the tokens
-    assert {name: method["title"] for name, method in methods.items()} == {n: METHODS[n].title for n in methods}
-    assert {name: method["colour"] for name, method in methods.items()} == {n: LOOKS[n].colour for n in methods}
+    assert set(methods) == set(FAMILY)
+    stepping = {name for name, method in methods.items() if method.get("stepping")}
+    assert stepping == {"selective", "selective-free", "mamba3"}
+    rows = (set(METHODS) & set(FAMILY)) - stepping
+    assert {name: methods[name]["title"] for name in rows} == {name: METHODS[name].title for name in rows}
+    assert {name: methods[name]["colour"] for name in rows} == {name: LOOKS[name].colour for name in rows}
+
+
+def test_a_member_of_ones_own_is_on_the_page_or_named_with_the_reason(monkeypatch):
+    monkeypatch.setitem(FAMILY, "mine", lambda _: {"basis": "cosine", "matrix": "unitary", "steps": "head"})
+    monkeypatch.setitem(FAMILY, "broken", lambda _: 1 / 0)
+    monkeypatch.setitem(FAMILY, "given", lambda _: {"matrix": "unitary", "angles": (1.0,)})
+    data = page_data([])
+    assert data["methods"]["mine"] | {"basis": "cosine", "stepping": True} == data["methods"]["mine"]
+    assert data["refused"] == [
+        "broken: ZeroDivisionError('division by zero')",
+        "given: its angles, 'given', cannot be drawn.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        ("gausian:16", "no kernel named 'gausian'. Did you mean 'gaussian'"),
+        ("gaussian", "written NAME:WIDTH, such as gaussian:16; got 'gaussian'"),
+        ("window:-1", "width must be a finite number above 0"),
+    ],
+)
+def test_a_kernel_that_cannot_be_read_is_refused(kernel, said):
+    with pytest.raises(LrpeError, match=said):
+        page_data([], [kernel])
 
 
 def test_words_stand_out_from_the_page_in_light_and_in_dark():

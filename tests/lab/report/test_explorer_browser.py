@@ -9,12 +9,15 @@ import torch
 from lrpe import encoding
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.config import ANGLES, BASES, MATRICES
+from lrpe.encodings.family import FAMILY
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.report.explorer.learned import read_run
 from lrpe.lab.report.explorer.page import write_explorer
 from lrpe.lab.report.palette import LOOKS
 from lrpe.models import LrpeForCausalLM
+from lrpe.theory import gaussian
+from lrpe.theory.matching import matching
 from tests.lab.report.browser import SIZES, close, open_browser, opened
 from tests.models.tiny import tiny
 
@@ -149,15 +152,46 @@ def test_the_browser_computes_what_the_library_computes(page, basis, matrix, ang
         check_agreement(page, f"encodingOf({choice}, {dim})", encode, 1 - 2**-5, content)
 
 
-@pytest.mark.parametrize(("name", "r"), [("pope", 1), ("p-rope", 1), ("hope", 1), ("retnet", 1 - 2**-5)])
-def test_the_address_names_a_member_and_the_page_draws_it(browser, file, name, r):
+@pytest.mark.parametrize("name", FAMILY)
+def test_the_address_names_a_member_and_the_page_draws_it(browser, file, name):
     page = browser.new_page()
     page.goto(f"{file.as_uri()}#left={name}&right=nobody")
     page.evaluate("ready")
     shown = page.locator("#panels .title").all_inner_texts()
-    assert shown == [METHODS[name].title, METHODS["type3"].title]
-    encode = encoding(name, 8, length=2**9)
+    encode = encoding(name, 8, length=2**9, seed=0)
+    note = page.get_by_text("Its steps come from the tokens").first
+    assert shown == [page.evaluate(f"pageData.methods['{name}'].title"), METHODS["type3"].title]
+    assert note.is_visible() == (encode.steps != "fixed")
+    r = {"retnet": 1 - 2**-5, "lrpe-d": 1 - 2**-1.5}.get(name, 1)
     check_agreement(page, "encodingOf(choiceOf(panels[0].form), 8)", encode, r, "apart")
+    page.close()
+
+
+def test_a_wished_kernel_is_drawn_beside_the_angles_that_match_it(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr("lrpe.lab.report.explorer.wishes.COUNTS", [8, 32])  # each number of angles takes half a second
+    page = opened(browser, write_explorer(tmp_path / "explorer.html", kernels=["gaussian:16"]), "light")
+    assert page.locator("#panels .title").all_inner_texts() == ["Type 2 for gaussian:16", "Type 2"]
+    for dim, matrix, count in ((8, "unitary", 8), (64, "orthogonal", 32)):
+        choice = {
+            "name": "composed",
+            "basis": "cosine",
+            "matrix": matrix,
+            "angles": "gaussian:16",
+            "seed": 0,
+            "fade": 25,
+        }
+        written = f"wishErrors(besideWish(encodingOf({choice}, {dim}), pageData.wishes['gaussian:16'].values))"
+        matched = matching(gaussian(16), count, 256)
+        found = page.evaluate(written)
+        assert found["error"] == pytest.approx(matched.error, abs=1e-9)
+        assert found["largest"] == pytest.approx(matched.largest_error, abs=1e-9)
+    says = page.locator("#wish .says").all_inner_texts()
+    assert says[0].startswith(f"gaussian:16: error {matched.error:.2g}")
+    assert says[1] != says[0]
+    assert not page.locator("[name=length]").first.is_visible()
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / "explorer-wish.png", full_page=True)
+    assert page.said == []
     page.close()
 
 

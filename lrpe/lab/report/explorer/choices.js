@@ -27,10 +27,19 @@ function composeMatrix(choice, dim) {
   if (pageData.dense.matrices[choice.matrix]) return pageData.dense.matrices[choice.matrix][dim];
   if (choice.matrix === "permutation")
     return { kind: "permutation", permutation: pageData.permutations[dim][choice.seed] };
-  return { kind: choice.matrix, alpha: composeAngles(choice, choice.matrix === "unitary" ? dim : dim / 2, dim) };
+  const width = choice.matrix === "unitary" ? dim : rotatedWidth(choice, dim);
+  return { kind: choice.matrix, alpha: composeAngles(choice, choice.matrix === "unitary" ? dim : width / 2, width) };
+}
+
+// the number of features that Type 2 rotates: all, or of half-rotated half, rounded up to an even number
+function rotatedWidth(choice, dim) {
+  const rotated = Math.floor(dim * (pageData.methods[choice.name]?.rotated ?? 1));
+  return rotated + (rotated % 2);
 }
 
 function composeAngles(choice, count, dim) {
+  const wish = pageData.wishes[choice.angles];
+  if (wish) return wish.alpha[count];
   const table = pageData.dense.angles[choice.angles];
   if (table) return table[count][choice.length];
   const alpha = angles[choice.angles](count, dim, { base: 10 ** choice.base, length: 2 ** choice.length });

@@ -56,10 +56,12 @@ function showWhatMatters(form) {
 function wordsThatHold({ name, matrix, basis, angles, content }) {
   const layer = learnedLayer(name);
   if (layer) return new Set(layer.heads > 1 ? ["heads"] : []);
-  const turning = turns(matrix) && (angles === "geometric" ? "base" : angles !== "half-turn" && "length");
+  const withLength = angles !== "half-turn" && !pageData.wishes[angles];
+  const turning = turns(matrix) && (angles === "geometric" ? "base" : withLength && "length");
+  const stepping = pageData.methods[name]?.stepping && "stepping";
   const drawn = basis === "householder" || matrix === "permutation";
   const built = pageData.dense.bases[basis] || pageData.dense.matrices[matrix];
-  return new Set(["composed", turns(matrix) && "turns", turning, angles === "hope" && turning && "base", drawn && "drawn", built && "built", content]);
+  return new Set(["composed", turns(matrix) && "turns", turning, angles === "hope" && turning && "base", drawn && "drawn", built && "built", stepping, Object.keys(pageData.wishes).length && "wishes", content]);
 }
 
 function showValues(form) {

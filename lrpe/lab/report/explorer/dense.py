@@ -23,6 +23,7 @@ FORMULAS = {
 }
 LEARNED = ("learned",)  # exists only in a trained run
 DIMS = (8, 16, 32, 64)
+COUNTS = sorted({*DIMS, *(dim // 2 for dim in DIMS)})  # Type 1 has an angle per feature, Type 2 one per pair
 _EXPONENTS = range(4, 14)  # log2 of the values of the length slider
 WIDEST, MOST = 128, 12  # width of a layer, registered factors: more would add megabytes
 _TOLERANCE = 1e-8
@@ -74,8 +75,7 @@ def _matrices(name: str) -> _Json:
 
 
 def _angles(name: str) -> _Json:
-    counts = sorted({*DIMS, *(dim // 2 for dim in DIMS)})  # Type 1 has an angle per feature, Type 2 one per pair
-    return {str(count): {str(k): _alpha(ANGLES[name], count, 2**k) for k in _EXPONENTS} for count in counts}
+    return {str(count): {str(k): _alpha(ANGLES[name], count, 2**k) for k in _EXPONENTS} for count in COUNTS}
 
 
 def _alpha(formula: Callable[..., Tensor], count: int, length: int) -> list[float]:

@@ -1,7 +1,18 @@
 // The page: two panels with their pictures side by side, redrawn on every change.
 
-const pictures = [kernelPicture, scoresPicture, featuresPicture, pathPicture, spectrumPicture, deltaPicture];
 const sharedForm = document.getElementById("shared");
+const wishes = Object.keys(pageData.wishes);
+const pictures = [
+  kernelPicture,
+  ...(wishes.length ? [wishPicture] : []), // without a wish, there is nothing to compare with
+  scoresPicture,
+  featuresPicture,
+  pathPicture,
+  spectrumPicture,
+  deltaPicture,
+];
+document.getElementById("wish").hidden = wishes.length === 0;
+sharedForm.elements.wish.append(...wishes.map((name) => new Option(name, name)));
 const shown = methodsInAddress();
 const panels = ["A", "B"].map((letter, number) => makePanel(letter, shown[number] ?? pageData.shown[number]));
 const tokenChart = makeChart(weightsPicture, "A");

@@ -15,10 +15,11 @@ from lrpe.encodings.family import FAMILY, configure
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.permutation import draw
 from lrpe.errors import LrpeError, require
-from lrpe.lab.experiments.methods import METHODS
+from lrpe.lab.experiments.methods import METHODS, find_method
 from lrpe.lab.report.explorer.dense import DIMS, FORMULAS, describe_registered
+from lrpe.lab.report.explorer.wishes import match_kernels
 from lrpe.lab.report.page import code_in_script, fill, json_in_script, shared_style
-from lrpe.lab.report.palette import LOOKS, TYPES, look
+from lrpe.lab.report.palette import TYPES, look
 
 _SEEDS = range(8)
 _TITLES = {"identity": "= I", "householder": "Householder"}
@@ -26,36 +27,66 @@ _FADES = {"retnet": 10, "lrpe-d": 3}  # r = 1 - 2^(-fade/2): RetNet's first head
 _SHOWN = ("type2", "type3")  # the two encodings shown when the page opens
 
 
-def page_data(learned: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the page's data; ``learned`` has an entry per run."""
+def page_data(learned: Sequence[dict[str, Any]], kernels: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the page's data; ``learned`` has an entry per run, ``kernels`` are such as "gaussian:16"."""
     dense, refused = describe_registered()
     matrices = [*FORMULAS["matrices"], *dense["matrices"]]
+    members, not_drawn = _describe_members(dense)
+    wishes = match_kernels(kernels)
     return {
-        "methods": {name: method(name) for name in METHODS if name in FAMILY and _has_fixed_steps(name)},
+        "methods": members | {f"type2 {name}": _match_method(name) for name in wishes},
         "types": {name: _type_of(name) for name in matrices} | {"none": method("none")},
         "matrices": {name: name for name in (*matrices, "none")},
         "bases": {name: _TITLES.get(name, name) for name in (*FORMULAS["bases"], *dense["bases"])},
-        "angles": [*FORMULAS["angles"], *dense["angles"]],
+        "angles": [*FORMULAS["angles"], *dense["angles"], *wishes],
+        "wishes": wishes,
         "dense": dense,
-        "refused": [*refused, *(sentence for run in learned for sentence in run["refused"])],
+        "refused": [*refused, *not_drawn, *(sentence for run in learned for sentence in run["refused"])],
         "vectors": {dim: [Householder(dim, seed=seed).v[0].tolist() for seed in _SEEDS] for dim in DIMS},
         "permutations": {dim: [draw(dim, seed, None).tolist() for seed in _SEEDS] for dim in DIMS},
-        "shown": _SHOWN,
+        "shown": (f"type2 {next(iter(wishes))}", "type2") if wishes else _SHOWN,
         "learned": learned,
     }
 
 
-def _has_fixed_steps(name: str) -> bool:
-    """Return whether positions alone, without the tokens, determine an encoding."""
-    return configure(name, head_dim=64, length=512).steps == "fixed"
+def _describe_members(dense: dict[str, dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return every member of the family by name, and a sentence for each of the users' own that cannot be drawn."""
+    members, refused = {}, []
+    rows = [name for name in METHODS if name in FAMILY]  # in the order of the tables, then the others
+    for name in dict.fromkeys((*rows, *FAMILY)):
+        try:
+            members[name] = method(name)
+            _check_drawn(members[name], dense)
+        except Exception as error:  # users' code can fail in any way; the other members are still drawn
+            members.pop(name, None)
+            refused.append(f"{name}: {error}" if isinstance(error, LrpeError) else f"{name}: {error!r}")
+    return members, refused
 
 
 def method(name: str) -> dict[str, Any]:
-    """Return a method's title, colour and parts, and the values of sliders that it sets."""
-    shown = {"title": METHODS[name].title, "colour": LOOKS[name].colour}
+    """Return a member's title, colour and parts, and the values of sliders that it sets."""
     config = configure(name, head_dim=64, length=512)
+    shown = {"title": find_method(name).title, "colour": look(name).colour}
+    if config.steps != "fixed":
+        shown |= {"title": f"{name}, equal steps", "stepping": True}
     sliders = {"base": math.log10(config.base), "share": config.rotated_share}
-    return shown | parts(config) | sliders | ({"fade": _FADES[name]} if name in _FADES else {})
+    rotated = {} if config.rotated is None else {"rotated": config.rotated / config.head_dim}
+    return shown | parts(config) | sliders | rotated | ({"fade": _FADES[name]} if name in _FADES else {})
+
+
+def _check_drawn(member: dict[str, Any], dense: dict[str, dict[str, Any]]) -> None:
+    """Raise LrpeError for a member with a part that the page does not have."""
+    for kind, part in (("bases", "basis"), ("matrices", "matrix"), ("angles", "angles")):
+        drawn = {*FORMULAS[kind], *dense[kind], *({"none"} if part == "matrix" else ())}
+        require(
+            member[part] in drawn or (part == "angles" and member["matrix"] not in TYPES),
+            f"its {part}, {member[part]!r}, cannot be drawn.",
+        )
+
+
+def _match_method(kernel: str) -> dict[str, Any]:
+    """Return Type 2 with the angles that match a kernel."""
+    return method("type2") | {"title": f"Type 2 for {kernel}", "angles": kernel}
 
 
 def _type_of(matrix: str) -> dict[str, str]:
@@ -83,6 +114,7 @@ SCRIPTS = (  # in order of use
     "numbers.js",
     "matrix_image.js",
     "pictures/kernel.js",
+    "pictures/wish.js",
     "pictures/scores.js",
     "pictures/features.js",
     "pictures/plane.js",
@@ -97,21 +129,28 @@ SCRIPTS = (  # in order of use
 )
 
 
-def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = ()) -> Path:
-    """Write the page and return its path; ``learned`` are runs, as returned by ``read_run``."""
+def write_explorer(file: Path, learned: Sequence[dict[str, Any]] = (), kernels: Sequence[str] = ()) -> Path:
+    """Write the page and return its path.
+
+    Args:
+        file: the file, which ends in .html.
+        learned: runs, as returned by ``read_run``.
+        kernels: kernels to match and to draw beside the result, such as "gaussian:16": a name of
+            ``lrpe.theory.kernels.KERNELS`` and a width.
+    """
     require(
         file.suffix == ".html", f"The explorer's file name must end in .html, such as explorer.html; got {file.name!r}."
     )
     require(file.parent.is_dir(), f"The explorer's folder must exist; got {str(file.parent)!r}.")
     require(not file.is_dir(), f"The explorer is written to a file; {str(file)!r} is a folder.")
-    write_atomically(file, explorer(learned))
+    write_atomically(file, explorer(learned, kernels))
     return file
 
 
-def explorer(learned: Sequence[dict[str, Any]] = ()) -> str:
+def explorer(learned: Sequence[dict[str, Any]] = (), kernels: Sequence[str] = ()) -> str:
     parts = {
         "/* style */": shared_style() + read("explorer.css"),
-        "/* data */": json_in_script(page_data(list(learned))),
+        "/* data */": json_in_script(page_data(list(learned), kernels)),
         "/* vega */": code_in_script(vega()),
         "/* code */": code_in_script("\n".join(['"use strict";', *map(read, SCRIPTS)])),
         "<!-- version -->": escape(version("lrpe")),
