@@ -66,8 +66,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.benchmarks": (
         *("device", "timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement"),
-        "compare",
-        *("block", "sides", "stages", "step", "attention", "encoding", "decode", "length", "loop", "train", "__main__"),
+        *("compare", "block", "sides", "stages", "step", "attention", "encoding", "rollback", "decode", "length"),
+        *("loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
         *(

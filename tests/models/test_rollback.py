@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import lrpe
 from lrpe.errors import LrpeError
 from lrpe.models import LrpeCache, LrpeForCausalLM
 from tests.models.tiny import WIDTH, draw_ids, tiny
@@ -20,16 +21,18 @@ KINDS = (
     {"encoding": "selective", "attention": "softmax", "decay": "gated"},
     {"encoding": "rope", "attention": "softmax", "decay": None},
     {"encoding": "per", "decay": None},
+    {"convolution": 4, "output_gate": "silu", "encoding": "mamba3", "decay": "mamba3"},
+    {"convolution": 3, "output_gate": "sigmoid", "attention": "softmax", "encoding": "rope", "decay": "gated"},
 )
-SCRIPTS = 125  # for each of the eight kinds
+SCRIPTS = 100  # for each of the ten kinds
 GREEDY = {"max_new_tokens": 24, "do_sample": False, "pad_token_id": 0}
 
 
 def one_layer(kind: dict):
-    """A model in float32 of one layer, so that the vectors which it reads are those that a test passes."""
+    """A model in float32, by default of one layer, so that the vectors which it reads are those that a test passes."""
     model = tiny(LrpeForCausalLM, **{"num_hidden_layers": 1} | kind).float()
     for name, weight in model.named_parameters():
-        if "steps" in name or "decay" in name:  # a new one does not depend on the token
+        if any(part in name for part in ("steps", "decay", "convolution")):  # a new one does not depend on the token
             weight.data.add_(0.1 * torch.randn_like(weight))
     return model
 
@@ -90,6 +93,20 @@ def test_tokens_taken_back_leave_no_bit_behind(kind):
         script = draw_script(chance, rollback)
         found, expected = follow(model, script, rollback), follow(model, without_what_is_taken_back(script), 0)
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True)), script
+    if kind.get("attention") != "softmax" and lrpe.engines.status()["native"] == "ready":
+        ran = lrpe.engines.last()
+        assert ran is not None
+        assert ran.engine == "native"  # the laws of the torch engine are those of every machine without it
+
+
+@torch.no_grad()
+def test_tokens_taken_back_leave_no_bit_behind_in_the_torch_engine():
+    chance, model = random.Random(1), one_layer(KINDS[0])
+    with lrpe.engines.use("torch"):
+        for _ in range(20):
+            script = draw_script(chance, 4)
+            found, expected = follow(model, script, 4), follow(model, without_what_is_taken_back(script), 0)
+            assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True)), script
 
 
 @torch.no_grad()
@@ -131,10 +148,14 @@ def test_a_crop_beyond_what_is_kept_is_refused_and_changes_nothing():
         LrpeCache(2, rollback=-1)
 
 
-@pytest.mark.parametrize("attention", ["linear", ["linear", "softmax"]])
+@pytest.mark.parametrize(
+    "kind",
+    [{}, {"attention": "linear+softmax"}, {"encoding": "selective", "decay": "gated", "convolution": 4}],
+    ids=str,
+)
 @pytest.mark.parametrize("mode", ["lookup", "other model", "same model"])
-def test_assisted_generation_gives_the_tokens_of_greedy_search(mode, attention):
-    model, ids = tiny(LrpeForCausalLM, attention=attention), draw_ids(1, 8).repeat(1, 2)
+def test_assisted_generation_gives_the_tokens_of_greedy_search(mode, kind):
+    model, ids = one_layer({"num_hidden_layers": 2} | kind).double(), draw_ids(1, 8).repeat(1, 2)
     other = tiny(LrpeForCausalLM, seed=1)
     helps = {
         "lookup": {"prompt_lookup_num_tokens": 4},

@@ -12,6 +12,7 @@ from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.rollback import measure_rollback
 from lrpe.lab.benchmarks.timing import Timed, clock, interleave, summarise, warn_if_busy
 from lrpe.lab.stamp import stamp
 
@@ -69,6 +70,9 @@ def measure(quick: bool = False, rounds: int | None = None) -> _DecodeResult:
         sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")}
         apart = max(apart, *(check_cache(model, vocabulary) for model in sides.values()))
         lines += collect(_measure_sides(sides, vocabulary, sizes, rounds))
+        if vocabulary == sizes.vocabularies[0]:
+            ids, at = draw(vocabulary, sizes.prompt // 8), f"vocabulary {vocabulary}"
+            lines += collect(measure_rollback(sides["linear"], ids, at, 3 * rounds))
     return _DecodeResult(quick, rounds, read_settings(), marks, lines, sizes, apart)
 
 

@@ -4,6 +4,7 @@ import torch
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import decode
 from lrpe.lab.benchmarks.decode import QUICK, measure
+from lrpe.lab.benchmarks.rollback import measure_rollback
 from lrpe.models import LrpeCache
 
 
@@ -11,15 +12,23 @@ def test_every_vocabulary_has_a_line_for_the_prompt_the_tokens_and_the_cache():
     result = measure(quick=True)
     assert {line.at for line in result.lines} == {f"vocabulary {size}" for size in QUICK.vocabularies}
     rows = [line.row for line in result.lines if line.at == "vocabulary 256"]
-    assert [row.split()[0] for row in rows] == ["prompt", "limit:", "each", "cache", "cache"]
+    assert [row.split()[0] for row in rows] == ["prompt", "limit:", "each", "cache", "cache", "each", "cache", "8"]
     assert all(line.figure is not None and line.figure > 0 for line in result.lines)
     assert str(result.stamp["versions"]["transformers"]) in str(result)
 
 
 def test_the_state_of_linear_attention_does_not_grow_and_softmax_has_more():
-    grown = [line for line in measure(quick=True).lines if line.row.startswith("cache")]
+    grown = [line for line in measure(quick=True).lines if line.row.startswith(("cache after", "cache ÷"))]
     assert [line.figure for line in grown[::2]] == [1.0, 1.0]
     assert all(line.figure is not None and line.figure < 1 for line in grown[1::2])
+
+
+def test_a_rollback_of_8_keeps_eight_states_more_and_the_inputs_of_eight_tokens():
+    model = decode.build("linear", 256, QUICK)
+    with torch.inference_mode():
+        _, memory, _ = measure_rollback(model, decode.draw(256, 16), "vocabulary 256", rounds=1)
+    assert memory.figure is not None
+    assert 9 < memory.figure < 10
 
 
 def test_the_limit_is_every_product_of_the_prompt_with_the_weights_and_nothing_else():
