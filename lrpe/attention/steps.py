@@ -35,10 +35,14 @@ class Steps(Precise):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the steps of the tokens x (batch, n, width): (batch, key heads, n), and a last axis of angles."""
+        u = 1 + self.project(x)
+        return u.mT if self.angles is None else u.unflatten(-1, (self.key_heads, self.angles)).transpose(1, 2)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return W x, (batch, n, key heads · (1 or angles))."""
         dtype = compute_dtype(x.dtype)
         with without_autocast(x):
-            u = 1 + F.linear(x.to(dtype), self.weight.to(dtype))
-        return u.mT if self.angles is None else u.unflatten(-1, (self.key_heads, self.angles)).transpose(1, 2)
+            return F.linear(x.to(dtype), self.weight.to(dtype))
 
     def zero_phase(self, batch: int) -> Tensor:
         """Return the phase before the first token, (batch, key heads, 1 or angles)."""
@@ -70,10 +74,20 @@ class SharedSteps(Steps):
             return F.softplus(F.linear(x.to(dtype), self.delta_weight.to(dtype), self.delta_bias.to(dtype)))
 
     def forward(self, x: Tensor) -> Tensor:
-        dtype = compute_dtype(x.dtype)
-        with without_autocast(x):
-            a = F.linear(x.to(dtype), self.weight.to(dtype)).unflatten(-1, (self.key_heads, self.angles or 1))
-            return (a.tanh() * self.delta(x).unsqueeze(-1)).transpose(1, 2)
+        a = self.project(x).unflatten(-1, (self.key_heads, self.angles or 1))
+        return (a.tanh() * self.delta(x).unsqueeze(-1)).transpose(1, 2)
+
+
+class SwitchedSteps(Steps):
+    """u_t = σ(W x_t) per key head and angle: a token turns an angle by all of α, or not at all, or in between.
+
+    Both ends are where the sigmoid saturates, so that training comes as close to them as it needs. Errors of a step add
+    up along the tokens: u_t = 1 + W x_t is exact nowhere, and loses count beyond the trained length. W starts at 0.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = self.project(x).sigmoid()
+        return u.unflatten(-1, (self.key_heads, self.angles or 1)).transpose(1, 2)
 
 
 def choose_steps(encoding: PositionalEncoding, width: int, key_heads: int) -> Steps | None:
@@ -83,6 +97,8 @@ def choose_steps(encoding: PositionalEncoding, width: int, key_heads: int) -> St
     if encoding.steps == "shared":
         assert encoding.angle_count is not None  # an Encoding checks it
         return SharedSteps(width, key_heads, encoding.angle_count)
+    if encoding.steps == "switch":
+        return SwitchedSteps(width, key_heads, encoding.angle_count)
     if encoding.steps in STEP_RULES:
         return _make_own(encoding, width, key_heads)
     return Steps(width, key_heads, encoding.angle_count if encoding.steps == "angle" else None)

@@ -27,7 +27,8 @@ class PositionalEncoding(Precise):
         score_scale: the factor of every score.
         angle_count: the number of its angles, each of which a token-dependent step may turn; None if it has none.
         steps: "fixed", or whether an attention layer takes its steps from the tokens: one per "head", one per "angle",
-            one per angle times a Δ that a decay may share ("shared"), or by a rule of ``STEP_RULES``.
+            one per angle times a Δ that a decay may share ("shared"), one from 0 to 1 per angle ("switch"), or by a rule
+            of ``STEP_RULES``.
     """
 
     head_dim: int
@@ -75,7 +76,7 @@ class PositionalEncoding(Precise):
         """Encode keys, as ``query`` does queries."""
 
 
-STEPS = ("fixed", "head", "angle", "shared")
+STEPS = ("fixed", "head", "angle", "shared", "switch")
 # Rules of users' own: (width, key heads, angles) -> a module like lrpe.attention.steps.Steps, which token-dependent
 # encodings name in ``steps``.
 STEP_RULES: Registry[Callable[[int, int, int], Any]] = Registry({})

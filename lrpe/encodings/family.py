@@ -1,5 +1,6 @@
 """Encodings by name: the paper's types, other members of the family, and baselines outside it."""
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,12 @@ def _permuteformer_as_published(given: _Fields) -> _Fields:
     return {"matrix": "permutation", "seed": _PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
 
 
+def _switch_roots(given: _Fields) -> _Fields:
+    """Turn pair k by 2π/(k + 2) or not at all: after (k + 2) such steps it is back where it was."""
+    turns = tuple(2 * math.pi / (k + 2) for k in range(given["head_dim"] // 2))
+    return _ROPE | {"angles": turns, "steps": "switch"}
+
+
 FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
     {
         "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
@@ -41,6 +48,7 @@ FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
         "type3": lambda _: {"basis": "householder", "matrix": "permutation"},
         "selective": lambda _: _TYPE2 | {"steps": "head"},
         "selective-free": lambda _: _TYPE2 | {"steps": "angle"},
+        "switched": _switch_roots,
         "lrpe-d": lambda _: _TYPE2,
         "rope": lambda _: _ROPE,
         "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},
@@ -76,7 +84,7 @@ def configure(name: str, head_dim: int, **changes: Any) -> EncodingConfig:
 
     A name is one of the paper's (type1, type2, type3), Type 2 with steps from the tokens (selective, selective-free), a
     member of the family (rope, rope-half, permuteformer, cosformer, half-rotated, hope, p-rope, pope, retnet, lrpe-d,
-    mamba3, none; mixed on a grid), a baseline (per, spe), or any P × Λ written as ``"basis*matrix"``, such as
+    mamba3, switched, none; mixed on a grid), a baseline (per, spe), or any P × Λ written as ``"basis*matrix"``, such as
     ``"fourier*unitary"``. docs/family.md has a table of all.
     """
     given = {"head_dim": head_dim, **changes}

@@ -16,7 +16,9 @@ FORMS = {
     "CosFormer": lambda: CosFormer(D, alpha=0.3),
     "Family": lambda: FamilyForm(encoding("fourier*unitary", D)),
 }
-FIXED = tuple(name for name in EVERY if name not in ("selective", "selective-free", "mamba3"))  # whose steps are all 1
+FIXED = tuple(
+    name for name in EVERY if name not in ("selective", "selective-free", "switched", "mamba3")
+)  # whose steps are all 1
 CHOICES = (*FIXED, *FORMS)
 FEW = ("type1", "type2", "type3", "per", "spe", "T5", "DeBERTa")
 every = pytest.mark.parametrize("choice", CHOICES)

@@ -25,7 +25,7 @@ from lrpe.encodings import Fourier, YaRN
 from tests.encodings.compositions import RELATIVE, features, make, scores, seeds
 
 # Steps from the tokens lead along a sequence, not over a grid.
-ALONG_A_SEQUENCE = ("selective", "selective-free", "mamba3")
+ALONG_A_SEQUENCE = ("selective", "selective-free", "switched", "mamba3")
 every = pytest.mark.parametrize("name", [*(name for name in RELATIVE if name not in ALONG_A_SEQUENCE), "mixed"])
 cells = st.lists(st.integers(-1000, 1000), min_size=3, max_size=3)
 
