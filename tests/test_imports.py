@@ -57,7 +57,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("doctor", "data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (
-        *("paper", "methods", "experiment", "scale", "known", "columns", "config_file", "tables", "planning"),
+        *("paper", "methods", "experiment", "scale", "known", "probe_columns", "columns"),
+        *("config_file", "tables", "planning"),
         *("build", "run_plugins", "run", "baselines", "cost", "pool", "run_many", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
@@ -88,17 +89,19 @@ ORDER: dict[str, tuple[str, ...]] = {
     "lrpe.lab.doctor": ("requirements", "tiny_sums", "examination"),
     "lrpe.lab.data": (
         *("dataset", "jobs", "batches", "cache", "reading", "standard_library"),
-        *("images", "text", "glue", "arena", "catalog"),
+        *("images", "text", "glue", "arena", "probes", "catalog"),
     ),
     "lrpe.lab.data.text": (*("sources", "tokenizer", "stream", "masking", "text_dataset", "hub", "corpora"),),
     "lrpe.lab.data.arena": (
         *("sequences", "listops_expressions", "listops", "text", "retrieval", "image"),
         *("pathfinder_generator", "pathfinder"),
     ),
+    "lrpe.lab.data.probes": ("probe", "state", "position", "recall"),
     "lrpe.lab.data.glue": ("official", "stand_ins"),
     "lrpe.lab.data.images": ("augment", "class_folders", "digits"),
     "lrpe.lab.tasks": (
         *("task", "language_modelling", "sentence_classification", "sequence_classification", "image_classification"),
+        "token_prediction",
     ),
     "lrpe.lab.training": (
         *("run_files", "processes", "settings", "steps", "parallel", "old_optimizer_state", "old_angle_moments"),

@@ -18,6 +18,9 @@ from lrpe.lab.data.glue.official import ENTRIES as GLUE
 from lrpe.lab.data.glue.stand_ins import ENTRIES as EMBEDDED_GLUE
 from lrpe.lab.data.images.class_folders import ENTRIES as IMAGES
 from lrpe.lab.data.images.digits import ENTRIES as DIGITS
+from lrpe.lab.data.probes.position import ENTRIES as POSITION_PROBES
+from lrpe.lab.data.probes.recall import ENTRIES as RECALL_PROBES
+from lrpe.lab.data.probes.state import ENTRIES as STATE_PROBES
 from lrpe.lab.data.text.corpora import ENTRIES as CORPORA
 from lrpe.lab.data.text.hub import ENTRIES as HUB
 from lrpe.lab.options import conform_options
@@ -26,6 +29,7 @@ _ENTRIES: tuple[Entry, ...] = (
     *(*CORPORA, *HUB, *GLUE, *EMBEDDED_GLUE),
     *(*LISTOPS, *PATHFINDER, *LRA_TEXT, *RETRIEVAL, *LRA_IMAGE),
     *(*IMAGES, *DIGITS),
+    *(*STATE_PROBES, *POSITION_PROBES, *RECALL_PROBES),
 )
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 

@@ -66,11 +66,11 @@ class Entry:
 
     ``load`` takes the path of the official layout (nothing if the dataset needs no files) and the options. ``kind`` is
     what a sample is: text (for language models), sentences (one or two, with a label), sequence (token ids with a
-    label), pair (two sequences with a label) or image.
+    label), pair (two sequences with a label), image, or tokens (token ids with targets at some positions).
     """
 
     name: str
-    kind: Literal["text", "sentences", "sequence", "pair", "image"]
+    kind: Literal["text", "sentences", "sequence", "pair", "image", "tokens"]
     summary: str
     licence: str
     source: str  # where to get it

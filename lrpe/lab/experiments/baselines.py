@@ -1,4 +1,7 @@
-"""Unigram and bigram baselines for language models. A model that does not beat them has learned nothing."""
+"""Baselines: counted unigrams and bigrams for language models, chance for probes.
+
+A model that does not beat them has learned nothing.
+"""
 
 import math
 
@@ -63,3 +66,9 @@ def counted_perplexity(experiment: Experiment) -> dict[str, dict[str, float]]:
     tokens = experiment.scored * batch * experiment.data.options["length"] or None
     bits_by_split = count_text(task, tokens)
     return {split: {name: math.pow(2, bits) for name, bits in each.items()} for split, each in bits_by_split.items()}
+
+
+def chance_levels(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """Return the accuracy of guessing among the possible answers of a probe, by split."""
+    by_split = build_task(experiment).dataset.facts["chance"]
+    return {split: {"chance": level} for split, level in by_split.items()}

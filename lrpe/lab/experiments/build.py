@@ -18,6 +18,7 @@ from lrpe.lab.tasks.language_modelling import LanguageModelling, MaskedLanguageM
 from lrpe.lab.tasks.sentence_classification import SentenceClassification
 from lrpe.lab.tasks.sequence_classification import PairClassification, SequenceClassification
 from lrpe.lab.tasks.task import Task
+from lrpe.lab.tasks.token_prediction import TokenPrediction
 from lrpe.lab.training.checkpoint import WEIGHTS, load_weights
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.saved import find_model, quietly
@@ -57,6 +58,7 @@ CLASSES: dict[str, Any] = {  # the task class per kind
     "sequence": SequenceClassification,
     "pair": PairClassification,
     "image": ImageClassification,
+    "tokens": TokenPrediction,
 }
 
 

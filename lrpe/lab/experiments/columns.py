@@ -6,6 +6,7 @@ from functools import partial, update_wrapper
 
 from lrpe.errors import unknown_name
 from lrpe.lab.experiments.experiment import Data, Experiment
+from lrpe.lab.experiments.probe_columns import PROBES
 from lrpe.lab.training.settings import Optimization, Training
 from lrpe.models.architectures import ALM, ARCHITECTURES, DEIT_SMALL, ROBERTA_BASE
 
@@ -257,7 +258,7 @@ ARENA = {f"lra-{task}": update_wrapper(partial(arena, task), arena) for task in 
 
 _Column = Callable[..., Experiment]  # takes a method and a setting
 
-COLUMNS: dict[str, _Column] = {**LANGUAGE, "wikibook": wikibook, **GLUE, "imagenet": imagenet, **ARENA}
+COLUMNS: dict[str, _Column] = {**LANGUAGE, "wikibook": wikibook, **GLUE, "imagenet": imagenet, **ARENA, **PROBES}
 
 
 def find_column(name: str) -> _Column:

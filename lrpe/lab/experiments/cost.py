@@ -41,7 +41,7 @@ def estimate(experiment: Experiment) -> Cost:
     length = _count_tokens(experiment, config)
     tokens = _count_samples(experiment) * length * (2 if experiment.kind == "pair" else 1)
     matrices = {id(p): p.numel() for name, p in model.named_parameters() if p.ndim >= 2 and "embed" not in name}
-    head = config.vocab_size * config.hidden_size if experiment.kind in ("language", "masked") else 0
+    head = config.vocab_size * config.hidden_size if experiment.kind in ("language", "masked", "tokens") else 0
     forward = 2 * (sum(matrices.values()) + head) + _count_attention_flops(config, length)
     return Cost(sum(p.numel() for p in model.parameters()), tokens, 3 * forward * tokens)
 

@@ -10,7 +10,7 @@ from lrpe.lab.data.dataset import HERE, HUB, Dataset
 from lrpe.lab.options import check_name
 from lrpe.lab.training.settings import Training
 
-Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image"]
+Kind = Literal["language", "masked", "sentences", "sequence", "pair", "image", "tokens"]
 
 
 @dataclass(frozen=True)

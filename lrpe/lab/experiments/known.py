@@ -5,11 +5,12 @@ from lrpe.lab.experiments import paper
 from lrpe.lab.experiments.methods import METHODS, find_method, find_setting
 from lrpe.lab.experiments.scale import find_scale
 
-TABLES = ("lm", "glue", "imagenet", "lra", "basis", "speed", "normalizer", "length")
+TABLES = ("lm", "glue", "imagenet", "lra", "basis", "speed", "normalizer", "length", "probes")
 COLUMNS = (
     "wikitext103", "books", "wikitext2", "stdlib", "wikibook", "glue-mnli", "glue-qnli", "glue-qqp", "glue-rte",
     "glue-sst2", "glue-mrpc", "glue-cola", "glue-stsb", "imagenet", "lra-text", "lra-listops", "lra-retrieval",
-    "lra-pathfinder", "lra-image",
+    "lra-pathfinder", "lra-image", "parity", "s3", "flip-flop", "copying", "fixed-offset", "indirect-indexing", "mqar",
+    "duplicate-keys", "associative-recall",
 )  # fmt: skip
 
 

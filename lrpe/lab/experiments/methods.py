@@ -71,6 +71,7 @@ _METHODS = (
     Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
     Method("selective", "selective Type 2 + decay", {"encoding": "selective", "decay": "spread"}),
     Method("selective-gated", "selective Type 2 + gated decay", {"encoding": "selective", "decay": "gated"}),
+    Method("switched-gated", "switched + gated decay", {"encoding": "switched", "decay": "gated"}),
 )
 METHODS: Registry[Method] = Registry({method.name: method for method in _METHODS})
 _MEMBERS = ("selective-free", "rope-half", "half-rotated", "permuteformer")  # of the family, without a row of their own

@@ -43,7 +43,7 @@ def paper(experiment: "Experiment") -> "Experiment":
 def small(experiment: "Experiment") -> "Experiment":
     """Run in minutes on two cores, on real data if a path is given: short sequences, and 3 layers of width 128.
 
-    Images use 3 layers of width 64, Long-Range Arena 2 of width 32 or 64.
+    Images use 3 layers of width 64, Long-Range Arena 2 of width 32 or 64, probes 2 of width 64 or 128.
 
     Departures:
     - Language models read bytes, on which a model of this size soon beats counting, and are scored on the first
@@ -87,8 +87,8 @@ def find_scale(name: str) -> Scale:
 
 
 def _shape_of(experiment: "Experiment") -> str:
-    """Return the key of a column's shape: one per kind of task, but one per column for Long-Range Arena."""
-    return experiment.column if experiment.column.startswith("lra-") else experiment.kind
+    """Return the key of a column's shape: one per kind of task, but one per column for Long-Range Arena and probes."""
+    return experiment.column if experiment.column in SMALL else experiment.kind
 
 
 def _resize(experiment: "Experiment", name: str, shape: Shape) -> "Experiment":
@@ -140,6 +140,16 @@ def brief(width: int, length: int, **changes: Any) -> Shape:
     return Shape(model=sizes(width, 2, 4, length), plan=plan(400, 16, 2e-3), training=often(400, 0, 64), **changes)
 
 
+def _probe(width: int, length: int, updates: int, rate: float, data: dict[str, Any]) -> Shape:
+    """Return a shape of two layers for a probe whose training sequences have at most ``length`` tokens."""
+    return Shape(
+        model=sizes(width, 2, 4, length),
+        plan=plan(updates, 64, rate),
+        training=often(updates, 0, 128),
+        data=data | {"train": 100_000, "test": 512},
+    )
+
+
 IMAGES = {"image_size": 8, "num_channels": 1, "patch_size": 2}
 PATHS = {"difficulty": "easy"}
 LISTOPS = {"min_length": 10, "max_length": 120, "max_args": 5, "max_depth": 6}
@@ -186,6 +196,15 @@ SMALL = {
         training=often(600, 8, 64),
         stand_in={"scale": 2},
     ),
+    "parity": _probe(64, 33, 1000, 1e-2, data={"length": 32}),
+    "s3": _probe(64, 33, 3000, 1e-2, data={"length": 32}),
+    "flip-flop": _probe(64, 128, 1000, 3e-3, data={"length": 64}),
+    "copying": _probe(128, 64, 2000, 3e-3, data={"length": 32}),
+    "fixed-offset": _probe(64, 64, 2000, 3e-3, data={"length": 64, "offset": 8}),
+    "indirect-indexing": _probe(128, 36, 3000, 3e-3, data={"length": 20, "shift": 5, "alphabet": 26, "questions": 8}),
+    "mqar": _probe(64, 64, 3000, 3e-3, data={"length": 64, "pairs": 8, "keys": 128}),
+    "duplicate-keys": _probe(64, 40, 3000, 3e-3, data={"pairs": 8, "keys": 64}),
+    "associative-recall": _probe(64, 48, 3000, 3e-3, data={"pairs": 16, "keys": 64}),
 }  # fmt: skip
 _DEMO = Shape(
     model=sizes(128, 2, 4, 128),
@@ -202,6 +221,10 @@ def tiny(length: int, **changes: Any) -> Shape:
     return Shape(model=model, plan=plan(3, 4, 1e-3), training=often(6, 2, 8), scored=2, **changes)
 
 
+def _tiny_probe(tokens: int, **data: Any) -> Shape:
+    return tiny(tokens, data=data | {"train": 64, "test": 16})
+
+
 SMOKE = {
     "language": tiny(32, data={"tokenizer": "bytes", "length": 32}),
     "masked": tiny(32, data={"tokenizer": "bytes", "length": 32}, model={"classifier_hidden_size": 16}),
@@ -212,4 +235,13 @@ SMOKE = {
     "lra-retrieval": tiny(64, data={"length": 64}, stand_in={"train": 64, "validation": 16, "test": 16}),
     "lra-pathfinder": tiny(1024, stand_in={"train": 64, "validation": 16, "test": 16}),
     "lra-image": tiny(64),
+    "parity": _tiny_probe(9, length=8),
+    "s3": _tiny_probe(9, length=8),
+    "flip-flop": _tiny_probe(16, length=8),
+    "copying": _tiny_probe(16, length=8),
+    "fixed-offset": _tiny_probe(16, length=16, offset=4),
+    "indirect-indexing": _tiny_probe(12, length=8, shift=3, alphabet=16, questions=2),
+    "mqar": _tiny_probe(16, length=16, pairs=4, keys=16),
+    "duplicate-keys": _tiny_probe(20, pairs=4, keys=16),
+    "associative-recall": _tiny_probe(12, pairs=4, keys=16),
 }

@@ -1,4 +1,4 @@
-"""The paper's tables, and two of our own: rows × printed columns, and the experiment that each number is read from."""
+"""The paper's tables, and three of ours: rows × printed columns, and the experiment that each number is read from."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +11,7 @@ from lrpe.lab.experiments import paper
 from lrpe.lab.experiments.columns import ARENA, GLUE, LANGUAGE, find_column
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import SEVEN, SIX, find_method
+from lrpe.lab.experiments.probe_columns import PROBES
 
 
 def split_row(row: str) -> tuple[str, str]:
@@ -77,7 +78,7 @@ class Table:
         printed_columns: the printed columns, from left to right.
         average: the paper's name for the mean of the printed columns, if it prints one.
         average_paper: the paper's averages by row.
-        counted: whether the perplexity of counted tokens and pairs is shown below the rows.
+        baselines: what is shown below the rows: the perplexity of counted tokens and pairs, chance, or nothing.
         texts: the columns that it is made of, if each can be any text.
         references: the paper's columns on other data than ours, which are printed separately.
     """
@@ -88,7 +89,7 @@ class Table:
     printed_columns: tuple[PrintedColumn, ...]
     average: str | None = None
     average_paper: dict[str, float] | None = None
-    counted: bool = False
+    baselines: Literal["counted", "chance"] | None = None
     texts: tuple[str, ...] = ()
     references: tuple[PrintedColumn, ...] = ()
 
@@ -112,7 +113,7 @@ def language(columns: Sequence[str]) -> Table:
         for split in ("validation", "test")
     ]  # fmt: skip
     title = "Autoregressive language modelling, perplexity"
-    return Table("lm", title, SEVEN, tuple(printed), counted=True, texts=tuple(texts))
+    return Table("lm", title, SEVEN, tuple(printed), baselines="counted", texts=tuple(texts))
 
 
 def glue(columns: Sequence[str]) -> Table:
@@ -218,9 +219,36 @@ def length(columns: Sequence[str]) -> Table:
     return Table("length", title, rows, printed, texts=(column,))
 
 
+_PROBE_ROWS = (
+    *("base", "rope", "type1", "type2", "type3", "pope", "hope", "recommended", "learned-decay", "gated"),
+    *("selective", "selective-gated", "switched-gated", "mamba3", "softmax", "hybrid"),
+)
+_PROBE_TITLES = {
+    "parity": "Parity", "s3": "S3", "flip-flop": "Flip-flop", "copying": "Copying", "fixed-offset": "Offset",
+    "indirect-indexing": "Indirect", "mqar": "MQAR", "duplicate-keys": "Duplicates", "associative-recall": "Recall",
+}  # fmt: skip
+
+
+def probes(columns: Sequence[str]) -> Table:
+    """Return the probes: accuracy per token at the trained size, and beyond it."""
+    printed = tuple(
+        PrintedColumn(_PROBE_TITLES[column] + ending, column, split, "accuracy", "higher", {}, digits=1, factor=100)
+        for column in _choose_columns(columns, PROBES, tuple(PROBES))
+        for ending, split in _probe_splits(column).items()
+    )
+    return Table("probes", "Probes, accuracy in %", _PROBE_ROWS, printed, baselines="chance")
+
+
+def _probe_splits(column: str) -> dict[str, str]:
+    """Return the splits that are printed, by the ending of their headings."""
+    times = find_column(column)().data.options.get("times")
+    beyond = {} if times is None else {f" ×{times}": "longer"}
+    return {"": "validation"} | beyond | ({" sparse": "sparse"} if column == "flip-flop" else {})
+
+
 TABLES: dict[str, Callable[[Sequence[str]], Table]] = {
     "lm": language, "glue": glue, "imagenet": imagenet, "lra": arena, "basis": basis, "normalizer": normalizer,
-    "length": length,
+    "length": length, "probes": probes,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from lrpe.lab.experiments.tables import split_row, title_of
 def notes_of(plan: Plan) -> list[str]:
     """Return the notes of a table."""
     experiments = plan.experiments
-    about = [*_setting_notes(plan), *_override_note(experiments), *_own_note(plan), *_counts_note(plan)]
+    about = [*_setting_notes(plan), *_override_note(experiments), *_own_note(plan), *_baselines_note(plan)]
     return [
         *about,
         *_scale_note(plan, experiments),
@@ -46,8 +46,10 @@ def _own_note(plan: Plan) -> list[str]:
     return [f"{', '.join(own)}: with the φ, the normaliser and the decay of its definition."] if own else []
 
 
-def _counts_note(plan: Plan) -> list[str]:
-    if not plan.table.counted:
+def _baselines_note(plan: Plan) -> list[str]:
+    if plan.table.baselines == "chance":
+        return ["Chance: a guess that knows the form of the task, at random among the answers that the form allows."]
+    if plan.table.baselines is None:
         return []
     return [f"Unigrams and bigrams are counted on at most the first {COUNTED:,} tokens of the training text."]
 
@@ -77,7 +79,7 @@ def _paper_note(plan: Plan) -> list[str]:
 
 def _decay_note(plan: Plan, experiments: Sequence[Experiment]) -> list[str]:
     """Name the rows with a decay, whose figures measure more than the encoding, if other rows have none."""
-    if not any(each.kind == "language" for each in experiments):
+    if not any(each.kind in ("language", "tokens") for each in experiments):
         return []
     decayed = [row for row in plan.rows if _has_decay(row)]
     if not decayed or len(decayed) == len(plan.rows):

@@ -49,6 +49,7 @@ LOOKS = {
     "gated": Look("#44AA99", "diamond"),
     "selective": Look("#AA4499", "triangle-up"),
     "selective-gated": Look("#661100", "triangle-down", dark="#D07050"),
+    "switched-gated": Look("#1565C0", "circle", dark="#64A5F0"),
 }
 _SPARE = (
     Look("#6699CC", "diamond"),

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from lrpe.atomic import write_atomically
-from lrpe.lab.experiments.baselines import counted_perplexity
+from lrpe.lab.experiments.baselines import chance_levels, counted_perplexity
 from lrpe.lab.experiments.columns import intended_data
 from lrpe.lab.experiments.config_file import to_dict
 from lrpe.lab.experiments.experiment import Experiment
@@ -21,7 +21,7 @@ from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
 from lrpe.serialization import to_json
 
-Counted = dict[str, dict[str, dict[str, float]]]  # perplexity by column, split, and unigrams or bigrams
+_Baselines = dict[str, dict[str, dict[str, float]]]  # figures by column, split and name
 
 
 def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
@@ -86,16 +86,21 @@ def _references_as_data(plan: Plan) -> dict[str, Any]:
     return {"paper": as_data(*_references_of(plan))} if plan.table.references else {}
 
 
+_BASELINE_TITLES = {
+    "counted": {"unigrams": "unigrams, counted", "bigrams": "bigrams, counted"},
+    "chance": {"chance": "chance"},
+}
+
+
 def _row_titles(plan: Plan) -> dict[str, str]:
-    counted = {"unigrams": "unigrams, counted", "bigrams": "bigrams, counted"} if plan.table.counted else {}
-    return {row: title_of(row) for row in plan.rows} | counted
+    return {row: title_of(row) for row in plan.rows} | _BASELINE_TITLES.get(plan.table.baselines or "", {})
 
 
 def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
     scores_by_title = {printed.title: read_scores(plan, printed, setting) for printed in plan.table.printed_columns}
-    counts = _counts_of(plan, setting) if plan.table.counted else {}
+    below = _baselines_of(plan, setting)
     columns = [
-        _column_of(plan, setting, printed, scores_by_title[printed.title], counts)
+        _column_of(plan, setting, printed, scores_by_title[printed.title], below)
         for printed in plan.table.printed_columns
     ]
     if plan.table.average is not None and len(scores_by_title) > 1:
@@ -106,10 +111,16 @@ def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
     return columns
 
 
-def _counts_of(plan: Plan, setting: str) -> Counted:
-    """Return the perplexity of unigrams and bigrams on the tokens that the rows are scored on."""
+_COMPUTED = {"counted": counted_perplexity, "chance": chance_levels}
+
+
+def _baselines_of(plan: Plan, setting: str) -> _Baselines:
+    """Return the baselines of the table, if it has any, on the data that the rows are scored on."""
+    if plan.table.baselines is None:
+        return {}
+    compute = _COMPUTED[plan.table.baselines]
     scored = [_first_experiment(plan, setting, printed) for printed in plan.table.printed_columns]
-    return {column: counted_perplexity(each) for column, each in {each.column: each for each in scored}.items()}
+    return {column: compute(each) for column, each in {each.column: each for each in scored}.items()}
 
 
 def _first_experiment(plan: Plan, setting: str, printed: PrintedColumn) -> Experiment:
@@ -117,12 +128,13 @@ def _first_experiment(plan: Plan, setting: str, printed: PrintedColumn) -> Exper
     return plan.find_cells(printed, setting)[plan.rows[0]].experiments[0]
 
 
-def _column_of(plan: Plan, setting: str, printed: PrintedColumn, scores: Scores, counts: Counted) -> FigureColumn:
+def _column_of(plan: Plan, setting: str, printed: PrintedColumn, scores: Scores, below: _Baselines) -> FigureColumn:
     """Return the printed column; its title names the data if they replace the paper's."""
     first = _first_experiment(plan, setting, printed)
     used = first.data.name
     title = printed.title if used == intended_data(first) else f"{printed.title} ({used})"
-    figures = means(scores) | counts.get(first.column, {}).get(printed.split, {})
+    baselines = below.get(first.column, {}).get(printed.split, {})
+    figures = means(scores) | {name: printed.factor * figure for name, figure in baselines.items()}
     return FigureColumn(title, figures, printed.digits, printed.better, deviations(scores), printed.paper)
 
 
