@@ -28,7 +28,7 @@ class TokenPrediction(Task):
         self.name, self.dataset = dataset.name, dataset
 
     def fields(self) -> dict[str, Any]:
-        return {name: self.dataset.facts[name] for name in ("vocab_size", "pad_token_id")} | {"causal": True}
+        return {"vocab_size": self.dataset.facts["vocab_size"], "causal": True}
 
     def collate(self, samples: list[Sample]) -> Batch:
         """Pad on the right, where a causal model does not see it."""
