@@ -70,8 +70,8 @@ class EncodingConfig:
         acts: whether it is applied before or after the feature map φ.
         decay: one r_h per head if scores decay as r_h^|t-s|, else None.
         steps: "fixed", or whether an attention layer takes the steps from the tokens: one per "head", one per "angle",
-            "shared", which is one per angle times a Δ per head that a decay may share, "switch", which is one from 0 to 1
-            per angle, or by a rule of STEP_RULES.
+            "shared", which is one per angle times a Δ per head that a decay may share, "switch", which is one from 0 to
+            1 per angle, or by a rule of STEP_RULES.
         sines: K of SPE, the number of sines.
         realizations: R of SPE, which is its feature width.
     """

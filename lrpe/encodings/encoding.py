@@ -27,8 +27,8 @@ class PositionalEncoding(Precise):
         score_scale: the factor of every score.
         angle_count: the number of its angles, each of which a token-dependent step may turn; None if it has none.
         steps: "fixed", or whether an attention layer takes its steps from the tokens: one per "head", one per "angle",
-            one per angle times a Δ that a decay may share ("shared"), one from 0 to 1 per angle ("switch"), or by a rule
-            of ``STEP_RULES``.
+            one per angle times a Δ that a decay may share ("shared"), one from 0 to 1 per angle ("switch"), or by a
+            rule of ``STEP_RULES``.
     """
 
     head_dim: int
