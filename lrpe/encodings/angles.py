@@ -40,6 +40,11 @@ def half_turn(count: int) -> Tensor:
     return torch.full((count,), math.pi, dtype=torch.float64, device="cpu")
 
 
+def whole_fractions(count: int) -> Tensor:
+    """α_k = 2π / (k + 2), the half, the third, … of a turn: pair k is back where it was after k + 2 steps."""
+    return 2 * math.pi / torch.arange(2, count + 2, dtype=torch.float64, device="cpu")
+
+
 def high_frequency(count: int, length: int, dim: int | None = None, base: float = 10000.0) -> Tensor:
     """α_k = base^(-2k / dim) if that is at least 2π/length, else 0: HoPE's (Chen et al., 2024); dim = 2·count if None.
 

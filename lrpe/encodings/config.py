@@ -23,6 +23,7 @@ from lrpe.encodings.angles import (
     high_frequency,
     keep_fastest,
     linear,
+    whole_fractions,
 )
 from lrpe.encodings.basis import Basis, Identity, OddEven
 from lrpe.encodings.encoding import Encoding, PositionalEncoding, check_steps
@@ -57,8 +58,8 @@ class EncodingConfig:
             ``build()`` draws from torch's global generator, so that every layer has its own.
         reflections: Householder reflections in P.
         learned_basis: whether the Householder vectors are learned.
-        angles: α, by name: geometric, half-turn; or linear, harmonic, constant, hope, which need ``length``; or as
-            numbers, one per pair of Type 2 or feature of Type 1, such as those of ``lrpe.angles.matching``.
+        angles: α, by name: geometric, half-turn, fractions; or linear, harmonic, constant, hope, which need ``length``;
+            or as numbers, one per pair of Type 2 or feature of Type 1, such as those of ``lrpe.angles.matching``.
         base: the base of geometric angles.
         length: the longest position, for the angles that depend on it.
         learned_angles: whether α is learned, and with ``mixed_axes`` its direction.
@@ -263,6 +264,7 @@ ANGLES: Registry[Callable[..., Tensor]] = Registry(
         "constant": constant,
         "hope": high_frequency,
         "half-turn": lambda count, length=None: half_turn(count),
+        "fractions": lambda count, length=None: whole_fractions(count),
     }
 )
 

@@ -1,6 +1,5 @@
 """Encodings by name: the paper's types, other members of the family, and baselines outside it."""
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -35,12 +34,6 @@ def _permuteformer_as_published(given: _Fields) -> _Fields:
     return {"matrix": "permutation", "seed": _PERMUTEFORMER_SEED, "acts": "before", "decay": tuple(decay.tolist())}
 
 
-def _switch_roots(given: _Fields) -> _Fields:
-    """Turn pair k by 2π/(k + 2) or not at all: after (k + 2) such steps it is back where it was."""
-    turns = tuple(2 * math.pi / (k + 2) for k in range(given["head_dim"] // 2))
-    return _ROPE | {"angles": turns, "steps": "switch"}
-
-
 FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
     {
         "type1": lambda _: {"basis": "householder", "matrix": "unitary", "learned_angles": True},
@@ -48,7 +41,7 @@ FAMILY: Registry[Callable[[_Fields], _Fields]] = Registry(
         "type3": lambda _: {"basis": "householder", "matrix": "permutation"},
         "selective": lambda _: _TYPE2 | {"steps": "head"},
         "selective-free": lambda _: _TYPE2 | {"steps": "angle"},
-        "switched": _switch_roots,
+        "switched": lambda _: _ROPE | {"angles": "fractions", "steps": "switch"},
         "lrpe-d": lambda _: _TYPE2,
         "rope": lambda _: _ROPE,
         "rope-half": lambda _: {"basis": "odd-even", "matrix": "orthogonal"},

@@ -77,7 +77,8 @@ _METHODS = (
     Method("switched-gated", "switched + gated decay", {"encoding": "switched", "decay": "gated"}),
 )
 METHODS: Registry[Method] = Registry({method.name: method for method in _METHODS})
-_MEMBERS = ("selective-free", "rope-half", "half-rotated", "permuteformer")  # of the family, without a row of their own
+# Members of the family without a row of their own
+_MEMBERS = ("selective-free", "switched", "rope-half", "half-rotated", "permuteformer")
 SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's rows
 SIX = ("base", "rope", "per", "type1", "type2", "type3")  # the paper's rows in tables without SPE
 

@@ -58,7 +58,7 @@ def test_names_and_colours_are_those_of_the_methods(page):
     methods = data_in(page)["methods"]
     assert set(methods) == set(FAMILY)
     stepping = {name for name, method in methods.items() if method.get("stepping")}
-    assert stepping == {"selective", "selective-free", "mamba3"}
+    assert stepping == {"selective", "selective-free", "switched", "mamba3"}
     rows = (set(METHODS) & set(FAMILY)) - stepping
     assert {name: methods[name]["title"] for name in rows} == {name: METHODS[name].title for name in rows}
     assert {name: methods[name]["colour"] for name in rows} == {name: LOOKS[name].colour for name in rows}

@@ -11,6 +11,7 @@ const angles = {
   hope: (count, dim, { base, length }) =>
     angles.geometric(count, dim, { base }).map((alpha) => (alpha < 4 * quarterTurn(length) ? 0 : alpha)),
   "half-turn": (count) => range(count).map(() => Math.PI),
+  fractions: (count) => range(count).map((k) => (2 * Math.PI) / (k + 2)),
 };
 
 // α with all but a share of the fastest angles set to 0; α falls

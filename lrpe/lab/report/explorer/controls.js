@@ -56,7 +56,7 @@ function showWhatMatters(form) {
 function wordsThatHold({ name, matrix, basis, angles, content }) {
   const layer = learnedLayer(name);
   if (layer) return new Set(layer.heads > 1 ? ["heads"] : []);
-  const withLength = angles !== "half-turn" && !pageData.wishes[angles];
+  const withLength = !["half-turn", "fractions"].includes(angles) && !pageData.wishes[angles];
   const turning = turns(matrix) && (angles === "geometric" ? "base" : withLength && "length");
   const stepping = pageData.methods[name]?.stepping && "stepping";
   const drawn = basis === "householder" || matrix === "permutation";

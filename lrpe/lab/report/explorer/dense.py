@@ -19,7 +19,7 @@ from lrpe.theory.derive import from_unitary
 FORMULAS = {
     "bases": ("identity", "householder", "odd-even", "fourier", "cosine"),
     "matrices": ("unitary", "orthogonal", "permutation"),
-    "angles": ("geometric", "linear", "harmonic", "constant", "hope", "half-turn"),
+    "angles": ("geometric", "linear", "harmonic", "constant", "hope", "half-turn", "fractions"),
 }
 LEARNED = ("learned",)  # exists only in a trained run
 DIMS = (8, 16, 32, 64)
