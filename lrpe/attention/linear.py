@@ -32,6 +32,8 @@ from lrpe.encodings.basis import Identity
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.orthogonal import Orthogonal
+from lrpe.encodings.permutation import Permutation
+from lrpe.encodings.unitary import Unitary
 from lrpe.errors import require
 from lrpe.precision import compute_dtype
 
@@ -53,6 +55,7 @@ def sum_and_normalize(
     check_cross_attention(summation.causal, order)
     phase = phases_of(order, k)
     unencoded = _describe_unencoded(q, k, v, choices, order, phase)
+    wants_state = wants_state and summation.causal
     separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
@@ -72,7 +75,7 @@ def sum_and_normalize(
         problem = problem._replace(S=state.S, z=None if delta_k is None else state.z)
     sums = summation(problem)
     out = normalizer(sums.out, sums.delta).to(v.dtype)
-    if not (summation.causal and wants_state):
+    if not wants_state:
         return out, None
     if order.tokens.bounds is not None:
         return out, packed_states(problem, order.tokens, phase)
@@ -87,27 +90,30 @@ def _describe_unencoded(
 ) -> Unencoded | None:
     """Return the problem before φ and the encoding, or None if these or the normaliser have another form."""
     encoding, normalizer = choices.encoding, choices.normalizer
-    if torch.compiler.is_compiling() or type(choices.summation) is not Causal or q.shape[2] < 2:
+    if torch.compiler.is_compiling() or type(choices.summation) not in (Causal, Bidirectional) or q.shape[2] < 2:
         return None
-    if not _rotates_pairs(encoding) or encoding.head_dim != q.shape[3]:
+    if not _is_reflection_and_table(encoding) or encoding.head_dim != q.shape[3] or order.keys is not order.tokens:
+        return None
+    if order.state is not None and not choices.summation.causal:
         return None
     if type(normalizer) not in _DELTAS and not isinstance(normalizer, OutputNorm):
         return None
     table = make_tables(encoding, order, phase, q, k)[0]
     V, U = table.basis or (None, None)
-    turn = table.matrix[0] if encoding.angle_count else None
+    turn = None if encoding.angle_count == 0 else table.matrix[0]
     if turn is not None and (turn.shape[0] not in (1, k.shape[0]) or turn.shape[1] not in (1, k.shape[1])):
         return None
     log_decay, delta = decay_between(order.log_decay, order.tokens), _DELTAS.get(type(normalizer))
     problem = Unencoded(q, k, v, choices.phi, encoding, V, U, turn, order.keys.mask, delta, log_decay)
+    problem = problem._replace(causal=choices.summation.causal)
     if order.state is None:
         return problem
     _check_state_fits(order.state, problem.shapes())
     return problem._replace(S=order.state.S, z=None if delta is None else order.state.z)
 
 
-def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
-    """Return whether an encoding is a rotation of pairs, or nothing, after reflections or nothing, and after φ.
+def _is_reflection_and_table(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
+    """Return whether an encoding is a Λ with one table, after reflections or nothing, and after φ.
 
     Queries and keys must be rotated alike: one table is described for both.
     """
@@ -116,7 +122,8 @@ def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
     if not encoding.one_for_both:
         return False
     basis, matrix = encoding.basis, encoding.matrix
-    return type(basis) in (Identity, Householder) and type(matrix) is Orthogonal and not matrix.alternating
+    has_one_table = type(matrix) in (Unitary, Permutation) or (type(matrix) is Orthogonal and not matrix.alternating)
+    return type(basis) in (Identity, Householder) and has_one_table
 
 
 def _state_after(sums: Sums, tokens: Tokens, phase: Tensor | None) -> DecodingState:

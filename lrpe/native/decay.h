@@ -4,16 +4,21 @@
 
 namespace lrpe {
 
+// Which keys a sweep counts: a causal sum a query's own and the earlier ones. A bidirectional sum with weights takes two
+// sweeps, and the second, from the last token to the first, must not count the own key again.
+enum class Sees { own_and_earlier, earlier };
+
 struct Weights {
-    float *inside;          // C × C: exp(c_i - c_j) for j ≤ i, else 0
+    const Sees sees;
+    float *inside;          // C × C: exp(c_i - c_j) for the keys j that i sees, else 0
     float *before, *after;  // exp(c_i), from the state before the chunk; exp(c_last - c_i), to the state after it
     float *step;            // exp(log-decay of token i)
     float carry = 1;        // exp(c_last)
     double exact_carry = 1;
     int64_t known = 0;      // the tokens of the chunk that the weights are for, if chunks of equal length share them
 
-    explicit Weights(Scratch& memory)
-        : inside(memory.take(C * C)), before(memory.take(C)), after(memory.take(C)), step(memory.take(C)) {}
+    Weights(Scratch& memory, Sees sees)
+        : sees(sees), inside(memory.take(C * C)), before(memory.take(C)), after(memory.take(C)), step(memory.take(C)) {}
 
     static size_t floats() { return C * C + 4 * C; }
 
@@ -25,7 +30,8 @@ struct Weights {
         double c[C], total = 0;
         const double* log_r = p.log_decay ? p.log_decay + b * p.decay_batch + h * p.decay_head : nullptr;
         for (int64_t i = 0; i < C; i++) {
-            double one = log_r && i < m ? log_r[(t + i) * p.decay_row] : 0.0;
+            bool first = !shared && t + i == 0 && !p.S;  // nothing is before it that could decay
+            double one = log_r && i < m && !first ? log_r[(t + i) * p.decay_row] : 0.0;
             total += one;
             c[i] = total;
             step[i] = (float)std::exp(one);
@@ -40,7 +46,8 @@ struct Weights {
     void fill_row(const double* c, int64_t i) {
         float high[C], low[C];  // exp(high + low) = exp(high) (1 + low): a float alone has too few digits
         for (int64_t j = 0; j < C; j++) {
-            double apart = j <= i ? c[i] - c[j] : -1000.0;
+            bool seen = j < i || (j == i && sees == Sees::own_and_earlier);
+            double apart = seen ? c[i] - c[j] : -1000.0;
             high[j] = (float)apart;
             low[j] = (float)(apart - high[j]);
         }
@@ -60,8 +67,8 @@ struct Weights {
     }
 };
 
-// Δ's sums over a chunk: row i becomes Σ w x over the rows up to i of the chunk (from i on, if backwards), plus the state
-// z that enters it, faded to row i. The chunk is summed by itself first, and z is carried in double: added to one by one,
+// Δ's sums over a chunk: row i becomes Σ w x over the rows up to i of the chunk that it sees (from i on, if backwards), plus
+// the state z that enters it, faded to row i. The chunk is summed by itself first, and z is carried in double: added to one by one,
 // a sum over a long text would lose digits.
 inline void run_z(double* z, float* rows, const Weights& weights, int64_t m, int64_t width, bool backwards) {
     const float* fade = backwards ? weights.after : weights.before;
@@ -73,11 +80,22 @@ inline void run_z(double* z, float* rows, const Weights& weights, int64_t m, int
             int64_t i = backwards ? m - 1 - s : s, last = backwards ? i + 1 : i;
             float step = s == 0 ? 0 : weights.step[last];
             vec x = load(rows + i * width + j);
-            running = x + (step == 0 ? vec{} : running * splat(step));
+            vec others = step == 0 ? vec{} : running * splat(step);
+            running = x + others;
             total += leave[i] == 0 ? vec{} : x * splat(leave[i]);
-            store(rows + i * width + j, running + (fade[i] == 0 ? vec{} : entering * splat(fade[i])));
+            vec seen = weights.sees == Sees::own_and_earlier ? running : others;
+            store(rows + i * width + j, seen + (fade[i] == 0 ? vec{} : entering * splat(fade[i])));
         }
         for (int l = 0; l < W; l++) z[j + l] = (weights.carry == 0 ? 0 : z[j + l] * weights.exact_carry) + total[l];
+    }
+}
+
+// z += Σ of the rows of a chunk, which is summed by itself first, for the same reason.
+inline void add_to_z(double* z, const float* rows, int64_t m, int64_t width) {
+    for (int64_t j = 0; j < width; j += W) {
+        vec total{};
+        for (int64_t i = 0; i < m; i++) total += load(rows + i * width + j);
+        for (int l = 0; l < W; l++) z[j + l] += total[l];
     }
 }
 

@@ -1,32 +1,10 @@
 // The features of a chunk: φ(x), its reflection x - 2 (x Vᵀ) U, its rotation; and their gradients.
 #pragma once
+#include "lambda.h"
 #include "problem.h"
-#include "products.h"
 #include "threads.h"
 
 namespace lrpe {
-
-constexpr int64_t C = 32;  // tokens per chunk: its tensors fit the first-level cache
-
-// A row is too short for a call of memcpy to pay off.
-inline void copy_row(float* to, const float* from, int64_t width) {
-    int64_t j = 0;
-    for (; j + W <= width; j += W) store(to + j, load(from + j));
-    for (; j < width; j++) to[j] = from[j];
-}
-
-// Copy m rows of the given width into C rows of width ld; the rest is 0.
-inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, int64_t m, int64_t width) {
-    for (int64_t i = 0; i < m; i++) {
-        copy_row(to + i * ld, from + i * stride, width);
-        for (int64_t j = width; j < ld; j++) to[i * ld + j] = 0;
-    }
-    if (m < C) std::memset(to + m * ld, 0, (C - m) * ld * sizeof(float));
-}
-
-inline void write_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
-    for (int64_t i = 0; i < m; i++) copy_row(to + i * stride, from + i * ld, width);
-}
 
 inline vec sigmoid(vec x) { return splat(1.0f) / (splat(1.0f) + exp(-x)); }
 
@@ -53,69 +31,70 @@ inline vec slope(vec x, vec y, int64_t phi) {
     return splat(1.0f);
 }
 
-template <int N, int... I>
-struct MakeLanes : MakeLanes<N - 1, N - 1, I...> {};
-template <int... I>
-struct MakeLanes<0, I...> {
-    static vec swap(vec x) { return __builtin_shufflevector(x, x, (I ^ 1)...); }    // (im, re) of each pair
-    static vec even(vec x) { return __builtin_shufflevector(x, x, (I & ~1)...); }   // (re, re)
-    static vec odd(vec x) { return __builtin_shufflevector(x, x, (I | 1)...); }     // (im, im)
-    static vec sign() { return vec{((I & 1) ? 1.0f : -1.0f)...}; }
-};
-using Pairs = MakeLanes<W>;
-
-// The product of complex numbers stored as neighbouring pairs, and of the first with the second's conjugate.
-inline vec times(vec x, vec u) { return x * Pairs::even(u) + Pairs::swap(x) * Pairs::odd(u) * Pairs::sign(); }
-inline vec times_conjugate(vec x, vec u) {
-    return x * Pairs::even(u) - Pairs::swap(x) * Pairs::odd(u) * Pairs::sign();
-}
+inline bool real(const lrpe_problem& p, int64_t b, int64_t t) { return p.mask[b * p.mask_batch + t * p.mask_row]; }
 
 // The features of the queries or the keys of one chunk, in the scratch memory of a thread.
 struct Features {
     const lrpe_problem& problem;
-    int64_t width, delta_width;  // padded
-    float *x, *plain, *encoded;  // C × width; without P and Λ, encoded and plain are x's memory or one another's
-    float *delta;                // C × delta width: what Δ is summed from
-    float *turn;                 // C × width: the rotation of each row
-    float *own_delta;
+    int64_t d, width, delta_width;  // padded: of x and φ(x), of the encoded features, of Δ's
+    float *x, *plain, *encoded;     // C rows each; without P and Λ, encoded and plain are x's memory or one another's
+    float *delta;                   // C × delta width: what Δ is summed from
+    float *turn;                    // C × width: the rotation of each row
+    float *own_delta, *y;           // y: one row of P φ(x)
+    const float* table = nullptr;   // Λ's, of the first row
 
-    Features(const lrpe_problem& p, Scratch& memory) : problem(p), width(padded(p.f)), delta_width(padded(p.delta_width)) {
-        x = memory.take(C * width);
-        plain = p.phi == phi_identity && p.floor == 0 ? x : memory.take(C * width);
-        encoded = p.reflections || p.turned ? memory.take(C * width) : plain;
-        turn = p.turned ? memory.take(C * width) : nullptr;
+    Features(const lrpe_problem& p, Scratch& memory)
+        : problem(p), d(padded(p.d)), width(padded(p.f)), delta_width(padded(p.delta_width)) {
+        x = memory.take(C * d);
+        plain = p.phi == phi_identity && p.floor == 0 ? x : memory.take(C * d);
+        encoded = p.reflections || p.lambda ? memory.take(C * width) : plain;
+        turn = p.lambda == lambda_rotation ? memory.take(C * width) : nullptr;
         own_delta = p.delta == delta_given ? memory.take(C * delta_width) : nullptr;
+        y = memory.take(d);
         delta = p.delta == delta_plain ? plain : p.delta == delta_encoded ? encoded : own_delta;
     }
 
-    static size_t floats(const lrpe_problem& p) { return 4 * C * padded(p.f) + C * padded(p.delta_width); }
+    static size_t floats(const lrpe_problem& p) {
+        return (2 * C + 1) * padded(p.d) + 2 * C * padded(p.f) + C * padded(p.delta_width);
+    }
 
-    // Read rows t … t + m - 1 of batch b and head h; key_head chooses the rotation.
+    // Read rows t … t + m - 1 of batch b and head h; key_head chooses Λ.
     void read(const Tensor& from, const Tensor& of_delta, int64_t b, int64_t h, int64_t key_head, int64_t t, int64_t m) {
         const lrpe_problem& p = problem;
-        read_rows(x, width, from.at(b, h, t), from.row, m, p.f);
+        read_rows(x, d, from.at(b, h, t), from.row, m, p.d);
         if (own_delta) read_rows(own_delta, delta_width, of_delta.at(b, h, t), of_delta.row, m, p.delta_width);
         if (plain != x) {
             for (int64_t i = 0; i < m; i++) {
-                for (int64_t j = 0; j < width; j += W)
-                    store(plain + i * width + j, map(load(x + i * width + j), p.phi) + splat((float)p.floor));
-                for (int64_t j = p.f; j < width; j++) plain[i * width + j] = 0;
+                for (int64_t j = 0; j < d; j += W)
+                    store(plain + i * d + j, map(load(x + i * d + j), p.phi) + splat((float)p.floor));
+                for (int64_t j = p.d; j < d; j++) plain[i * d + j] = 0;
             }
-            if (m < C) std::memset(plain + m * width, 0, (C - m) * width * sizeof(float));
+            if (m < C) std::memset(plain + m * d, 0, (C - m) * d * sizeof(float));
         }
         if (encoded == plain) return;
-        for (int64_t i = 0; i < m; i++) {
-            copy_row(encoded + i * width, plain + i * width, width);
-            if (p.reflections) reflect(plain + i * width, encoded + i * width);
-            if (p.turned) rotate(encoded + i * width, turn + i * width, p.turn.at(b, key_head, t + i));
-        }
+        table = p.turn.at(b, key_head, t);
+        for (int64_t i = 0; i < m; i++) encode_row(i);
         if (m < C) std::memset(encoded + m * width, 0, (C - m) * width * sizeof(float));
     }
+
+    void encode_row(int64_t i) const {
+        const lrpe_problem& p = problem;
+        float* to = encoded + i * width;
+        bool in_place = p.lambda == lambda_identity || p.lambda == lambda_rotation;
+        float* reflected = in_place ? to : y;
+        copy_row(reflected, plain + i * d, d);
+        if (p.reflections) reflect(plain + i * d, reflected);
+        if (p.lambda == lambda_rotation) rotate(to, turn + i * width, table + i * p.turn.row);
+        if (p.lambda == lambda_unitary) spread(y, to, table + i * p.turn.row, p.d, width);
+        if (p.lambda == lambda_permutation) gather(y, to, table_index(i), p.d, width);
+    }
+
+    const int32_t* table_index(int64_t i) const { return reinterpret_cast<const int32_t*>(table + i * problem.turn.row); }
 
     // to -= 2 (from Vᵀ) U, for one row
     void reflect(const float* from, float* to) const {
         for (int64_t r = 0; r < problem.reflections; r++)
-            add_scaled(to, -2 * dot(from, problem.V + r * width, width), problem.U + r * width, width);
+            add_scaled(to, -2 * dot(from, problem.V + r * d, d), problem.U + r * d, d);
     }
 
     // Turn one row by the angles whose cosines and sines are given; u keeps them, and 1 for features that stay.
@@ -125,23 +104,33 @@ struct Features {
         for (int64_t j = 0; j < width; j += W) store(row + j, times(load(row + j), load(u + j)));
     }
 
+    // Replace the features of padding among the keys t … t + m - 1 by 0.
+    void hide_padding(int64_t b, int64_t t, int64_t m) {
+        for (int64_t i = 0; problem.mask && i < m; i++)
+            if (!real(problem, b, t + i)) forget_row(i);
+    }
+
     void forget_row(int64_t i) {
         std::memset(encoded + i * width, 0, width * sizeof(float));
-        std::memset(plain + i * width, 0, width * sizeof(float));
+        std::memset(plain + i * d, 0, d * sizeof(float));
         if (own_delta) std::memset(own_delta + i * delta_width, 0, delta_width * sizeof(float));
     }
 
-    // Turn the gradient of encoded into that of x, in its memory; of_plain is that of φ(x) from Δ, or null.
+    // Turn the gradient of encoded into that of x, at the beginning of each of its rows; of_plain is that of φ(x) from
+    // Δ, or null.
     void pull_back(float* g, const float* of_plain, float* dturn, float* dV, float* dU, int64_t m) const {
         const lrpe_problem& p = problem;
         for (int64_t i = 0; i < m; i++) {
             float* row = g + i * width;
-            if (p.turned) unrotate(row, i, dturn ? dturn + i * p.dturn_row : nullptr);
+            float* of_turn = dturn ? dturn + i * p.dturn_row : nullptr;
+            if (p.lambda == lambda_rotation) unrotate(row, i, of_turn);
+            if (p.lambda == lambda_unitary) unspread(row, encoded + i * width, table + i * p.turn.row, of_turn, p.d, d);
+            if (p.lambda == lambda_permutation) scatter(row, y, table_index(i), p.d);
             if (p.reflections) unreflect(row, i, dV, dU);
-            if (of_plain) add_scaled(row, 1.0f, of_plain + i * width, width);
+            if (of_plain) add_scaled(row, 1.0f, of_plain + i * d, d);
             if (p.phi != phi_identity)
-                for (int64_t j = 0; j < width; j += W)
-                    store(row + j, load(row + j) * slope(load(x + i * width + j), load(plain + i * width + j), p.phi));
+                for (int64_t j = 0; j < d; j += W)
+                    store(row + j, load(row + j) * slope(load(x + i * d + j), load(plain + i * d + j), p.phi));
         }
     }
 
@@ -163,15 +152,15 @@ struct Features {
 
     void unreflect(float* row, int64_t i, float* dV, float* dU) const {
         const lrpe_problem& p = problem;
-        const float* x_row = plain + i * width;
+        const float* x_row = plain + i * d;
         constexpr int64_t MOST = 8;  // products with U, before the row changes; Python declines more
         float along[MOST];
-        for (int64_t r = 0; r < p.reflections; r++) along[r] = -2 * dot(row, p.U + r * width, width);
+        for (int64_t r = 0; r < p.reflections; r++) along[r] = -2 * dot(row, p.U + r * d, d);
         for (int64_t r = 0; r < p.reflections && dV; r++) {
-            add_scaled(dV + r * width, along[r], x_row, width);
-            add_scaled(dU + r * width, -2 * dot(x_row, p.V + r * width, width), row, width);
+            add_scaled(dV + r * d, along[r], x_row, d);
+            add_scaled(dU + r * d, -2 * dot(x_row, p.V + r * d, d), row, d);
         }
-        for (int64_t r = 0; r < p.reflections; r++) add_scaled(row, along[r], p.V + r * width, width);
+        for (int64_t r = 0; r < p.reflections; r++) add_scaled(row, along[r], p.V + r * d, d);
     }
 };
 

@@ -5,6 +5,7 @@
 namespace lrpe {
 
 enum Phi : int64_t { phi_identity = 0, phi_elu = 1, phi_relu = 2, phi_softplus = 3, phi_silu = 4 };
+enum Lambda : int64_t { lambda_identity = 0, lambda_rotation = 1, lambda_unitary = 2, lambda_permutation = 3 };
 enum Delta : int64_t { delta_none = 0, delta_plain = 1, delta_encoded = 2, delta_given = 3 };
 
 // (batch, heads, n, width) floats whose last stride is 1; a stride of 0 repeats.
@@ -13,26 +14,30 @@ struct Tensor {
     int64_t batch, head, row;
 
     float* at(int64_t b, int64_t h, int64_t t) const { return p + b * batch + h * head + t * row; }
+    Tensor reversed(int64_t n) const { return {p + (n - 1) * row, batch, head, -row}; }
 };
 
 }  // namespace lrpe
 
 extern "C" struct lrpe_problem {
-    int64_t batch, heads, key_heads, n;
-    int64_t f, e, delta_width;  // widths of features, values and Δ's features
+    int64_t batch, heads, key_heads, n, m;  // n queries and m keys; a causal sum has as many of both
+    int64_t d, f, e, delta_width;  // widths of q and k, of their features, of values and of Δ's features
     int64_t phi, delta, divide, threads;
     double floor;  // is added to φ
-    int64_t reflections, turned;  // rows of V and U; rotated features, 2 per angle
+    int64_t reflections, lambda, turned;  // rows of V and U; Λ, and the width of its table
     lrpe::Tensor q, k, v, delta_q, delta_k, turn, out;
     const double* log_decay;  // null if it is 0
     int64_t decay_batch, decay_head, decay_row;
-    const uint8_t* mask;  // of keys, (batch, n); null if all tokens are real
+    const uint8_t* mask;  // of keys, (batch, m); null if all tokens are real
     int64_t mask_batch, mask_row;
-    const float *V, *U;                   // (reflections, f), f padded to a multiple of 16
-    const float *S, *z;                   // before the first token, (batch, key heads, f, e) and (…, delta width), or null
-    float *S_last, *z_last, *total;       // after the last token, or null; Δ, (batch, heads, n)
+    const float *V, *U;                   // (reflections, d), d padded to a multiple of 16
+    const float *S, *z;                   // before the first token, (batch, key heads, f, e) and (…, delta width), or null;
+                                          // the sums over all keys, for the gradients of a sum without weights
+    float *S_last, *z_last;               // after the last token, or null
+    lrpe::Tensor total;                   // Δ, (batch, heads, n, 1)
     lrpe::Tensor g;                       // the gradient of out, and from here on what only backward has
-    const float *g_total, *g_S, *g_z;     // the gradients of Δ and of the last state, or null
+    lrpe::Tensor g_total;                 // the gradient of Δ, or null
+    const float *g_S, *g_z;               // the gradients of the last state, or null
     lrpe::Tensor dq, dk, dv, ddelta_q, ddelta_k;
     float* dturn;                         // one copy per thread, of dturn_size floats, or null
     int64_t dturn_batch, dturn_head, dturn_row, dturn_size;

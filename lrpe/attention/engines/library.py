@@ -11,6 +11,8 @@ from torch import Tensor
 from lrpe.errors import LrpeError
 from lrpe.native.build import library_path, processor
 
+SUMS = tuple(f"lrpe_{sees}_{way}" for sees in ("causal", "bidirectional") for way in ("forward", "backward"))
+
 
 class StridedTensor(Structure):
     """``lrpe::Tensor`` of problem.h: a pointer, and the strides of batch, heads and rows; equal sizes of 1 repeat."""
@@ -27,18 +29,18 @@ class NativeProblem(Structure):
     """``lrpe_problem`` of problem.h, field by field."""
 
     _fields_ = (
-        *((name, c_int64) for name in ("batch", "heads", "key_heads", "n", "f", "e", "delta_width")),
+        *((name, c_int64) for name in ("batch", "heads", "key_heads", "n", "m", "d", "f", "e", "delta_width")),
         *((name, c_int64) for name in ("phi", "delta", "divide", "threads")),
         ("floor", c_double),
-        *((name, c_int64) for name in ("reflections", "turned")),
+        *((name, c_int64) for name in ("reflections", "lambda_", "turned")),
         *((name, StridedTensor) for name in ("q", "k", "v", "delta_q", "delta_k", "turn", "out")),
         ("log_decay", c_void_p),
         *((name, c_int64) for name in ("decay_batch", "decay_head", "decay_row")),
         ("mask", c_void_p),
         *((name, c_int64) for name in ("mask_batch", "mask_row")),
-        *((name, c_void_p) for name in ("V", "U", "S", "z", "S_last", "z_last", "total")),
-        ("g", StridedTensor),
-        *((name, c_void_p) for name in ("g_total", "g_S", "g_z")),
+        *((name, c_void_p) for name in ("V", "U", "S", "z", "S_last", "z_last")),
+        *((name, StridedTensor) for name in ("total", "g", "g_total")),
+        *((name, c_void_p) for name in ("g_S", "g_z")),
         *((name, StridedTensor) for name in ("dq", "dk", "dv", "ddelta_q", "ddelta_k")),
         ("dturn", c_void_p),
         *((name, c_int64) for name in ("dturn_batch", "dturn_head", "dturn_row", "dturn_size")),
@@ -79,8 +81,8 @@ def _open(path: Path) -> ctypes.CDLL | str:
         library = ctypes.CDLL(str(path))
         library.lrpe_problem_size.restype = c_int64
         size = library.lrpe_problem_size()
-        for function in (library.lrpe_causal_forward, library.lrpe_causal_backward):
-            function.argtypes = [POINTER(NativeProblem)]
+        for name in SUMS:
+            getattr(library, name).argtypes = [POINTER(NativeProblem)]
     except (OSError, AttributeError) as error:
         return f"{path.name} could not be loaded: {error}"
     if size != ctypes.sizeof(NativeProblem):  # an older library beside newer Python

@@ -1,4 +1,4 @@
-"""The native engine: causal sums of float32 on a CPU, by a compiled kernel that keeps each chunk in the cache."""
+"""The native engine: sums of float32 on a CPU, by a compiled kernel that keeps each chunk in the cache."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from lrpe.autograd import only_torch_operations
 
 
 class NativeEngine:
-    """Causal sums of float32 on a CPU."""
+    """Sums of float32 on a CPU."""
 
     name = "native"
 
@@ -28,7 +28,7 @@ class NativeEngine:
         if missing is not None:
             return missing
         if isinstance(problem, Problem):
-            return _declines_tensors(problem) or (None if problem.causal else "it computes causal sums only")
+            return _declines_tensors(problem)
         return _declines_tensors(problem) or _declines_features(problem)
 
     def sums(self, problem: Problem | Unencoded) -> Sums:
@@ -42,7 +42,7 @@ def _declines_tensors(problem: Problem | Unencoded) -> str | None:
         return "it reads plain tensors only, no subclass"
     if any(x.device.type != "cpu" for x in tensors):
         return f"it runs on the CPU; q is on {problem.q.device}"
-    others = (problem.log_decay, getattr(problem, "mask", None))
+    others = (problem.log_decay, getattr(problem, "mask", None), getattr(problem, "turn", None))
     odd = next((x.dtype for x in tensors if x.dtype != torch.float32 and not any(x is y for y in others)), None)
     if odd is not None:
         return f"it computes in float32; got {odd}"

@@ -1,4 +1,4 @@
-"""The native causal sum as one differentiable operation: a kernel call forwards, and one backwards."""
+"""The native sum as one differentiable operation: a kernel call forwards, and one backwards."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,15 +11,21 @@ from torch import Tensor
 from lrpe.attention.engines.library import NativeProblem, StridedTensor, call
 from lrpe.attention.engines.unencoded import Unencoded, sums_by_torch
 from lrpe.attention.feature_map import elu_plus_one, identity, relu
+from lrpe.attention.sums.bidirectional import bidirectional_sums
 from lrpe.attention.sums.causal import causal_sums
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import Differentiable, one_at_a_time
+from lrpe.encodings.orthogonal import Orthogonal
+from lrpe.encodings.permutation import Permutation
+from lrpe.encodings.unitary import Unitary
 from lrpe.precision import in_float64
 
 _TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z", "V", "U", "turn", "mask")
 _PHI = {identity: 0, elu_plus_one: 1, relu: 2, F.softplus: 3, F.silu: 4}  # enum Phi of problem.h
+_LAMBDA = {Orthogonal: 1, Unitary: 2, Permutation: 3}  # enum Lambda
 _DELTA = {None: 0, "plain": 1, "encoded": 2, "given": 3}  # enum Delta
 _PAD = 16  # PAD of vectors.h
+_ROWS = ("out", "total", "g", "g_total", "dq", "dk", "dv", "ddelta_q", "ddelta_k")  # fields that have strides
 MOST_REFLECTIONS = 8  # MOST of features.h
 
 
@@ -57,6 +63,16 @@ class _Form(NamedTuple):
         return isinstance(self.problem, Unencoded) and self.delta is not None
 
     @property
+    def direction(self) -> str:
+        """Return the name of the kernel's functions for this sum."""
+        return "causal" if self.problem.causal else "bidirectional"
+
+    @property
+    def keeps_sums(self) -> bool:
+        """Return whether all queries share S and z, so that backward can read them instead of summing again."""
+        return not self.problem.causal and "log_decay" not in self.names
+
+    @property
     def feature(self) -> tuple[int, float]:
         """Return the kernel's number of φ and what is added to it; features that are given need none."""
         code = feature_code(self.problem.phi) if isinstance(self.problem, Unencoded) else None
@@ -71,10 +87,10 @@ class _Form(NamedTuple):
 
 
 def native_sums(problem: Problem | Unencoded) -> Sums:
-    """Return o (divided by Δ if the problem is unencoded), Δ and the last state."""
+    """Return o (divided by Δ if the problem is unencoded), Δ and, if it is causal, the last state."""
     form, tensors = _Form.of(problem)
     out, S, delta, z = _NativeSum.of(form, *tensors)
-    return Sums(out, delta, S, z)
+    return Sums(out, delta, S, z) if problem.causal else Sums(out, delta)
 
 
 class _NativeSum(Differentiable):
@@ -85,23 +101,28 @@ class _NativeSum(Differentiable):
         named = _Inputs(form, tensors)
         q, v = named["q"], named["v"]
         out, total = _empty_output(q, v), q.new_empty(*q.shape[:3], 1) if form.delta else None
-        S, z = _empty_states(named, form)
-        call("lrpe_causal_forward", named.describe(out=out, total=total, S_last=S, z_last=z))
+        S, z = _empty_states(named) if form.problem.causal or form.keeps_sums else (None, None)
+        call(f"lrpe_{form.direction}_forward", named.describe(out=out, total=total, S_last=S, z_last=z))
         return out, S, total, z
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        ctx.form, *tensors = inputs
-        ctx.count = len(tensors)
-        kept = (output[0], output[2]) if ctx.form.divides else ()
-        if ctx.form.divides:
-            ctx.mark_non_differentiable(output[2])  # Δ has gone into the quotient
-        ctx.save_for_backward(*tensors, *kept)
+        form, *tensors = inputs
+        ctx.form, ctx.count = form, len(tensors)
+        out, S, total, z = output
+        kept = {"out": out, "total": total} if form.divides else {}
+        inner = [total] if form.divides else []  # Δ has gone into the quotient
+        if form.keeps_sums:
+            kept |= {"S": S, "z": z}
+            inner += [S, z]
+        ctx.mark_non_differentiable(*(x for x in inner if x is not None))
+        ctx.kept = tuple(name for name, x in kept.items() if x is not None)
+        ctx.save_for_backward(*tensors, *(kept[name] for name in ctx.kept))
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        tensors, kept = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        tensors, kept = ctx.saved_tensors[: ctx.count], dict(zip(ctx.kept, ctx.saved_tensors[ctx.count :], strict=True))
         if all(g is None for g in grads):
             return (None,) * (1 + ctx.count)
         # A second derivative or a batched gradient needs operations that torch knows.
@@ -120,18 +141,17 @@ class _Inputs(dict[str, Tensor]):
     def describe(self, **others: Tensor | None) -> NativeProblem:
         """Return the kernel's description; ``others`` are the tensors that it writes, and what backward adds."""
         q, k, v = self["q"], self["k"], self["v"]
-        summed = self["delta_k"] if self.form.delta == "given" else k
         phi, floor = self.form.feature
         native = NativeProblem(
-            *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], q.shape[3], v.shape[3]),
-            summed.shape[3] if self.form.delta else 0,
+            *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
+            *(q.shape[3], self.feature_width, v.shape[3], self.delta_width),
             *(phi, _DELTA[self.form.delta], self.form.divides, torch.get_num_threads(), floor),
             self["V"].shape[0] if "V" in self else 0,
-            self["turn"].shape[3] if "turn" in self else 0,
         )
-        for name in ("q", "k", "v", "delta_q", "delta_k", "turn"):
+        for name in ("q", "k", "v", "delta_q", "delta_k"):
             if name in self:
                 setattr(native, name, StridedTensor.of(self._keep(_rows_in_memory(self[name]))))
+        self._describe_lambda(native)
         self._describe_decay_and_mask(native)
         for name in ("S", "z"):
             if name in self:
@@ -142,9 +162,27 @@ class _Inputs(dict[str, Tensor]):
                 setattr(native, name, self._keep(padded).data_ptr())
         for name, tensor in others.items():
             if tensor is not None:
-                of_rows = name in ("out", "g", "dq", "dk", "dv", "ddelta_q", "ddelta_k")
-                setattr(native, name, StridedTensor.of(tensor) if of_rows else tensor.data_ptr())
+                setattr(native, name, StridedTensor.of(tensor) if name in _ROWS else tensor.data_ptr())
         return native
+
+    @property
+    def feature_width(self) -> int:
+        problem = self.form.problem
+        return problem.encoding.feature_dim if isinstance(problem, Unencoded) else self["q"].shape[3]
+
+    @property
+    def delta_width(self) -> int:
+        """Return the width of the features that Δ is summed from, 0 if there is no Δ."""
+        widths = {"plain": self["q"].shape[3], "encoded": self.feature_width, None: 0}
+        return self["delta_k"].shape[3] if self.form.delta == "given" else widths[self.form.delta]
+
+    def _describe_lambda(self, native: NativeProblem) -> None:
+        if "turn" not in self:
+            return
+        table = self["turn"] if self["turn"].is_floating_point() else self["turn"].to(torch.int32)
+        native.turn, native.turned = StridedTensor.of(self._keep(_rows_in_memory(table))), table.shape[3]
+        assert isinstance(self.form.problem, Unencoded)
+        native.lambda_ = _LAMBDA[type(self.form.problem.encoding.matrix)]
 
     def _describe_decay_and_mask(self, native: NativeProblem) -> None:
         if "log_decay" in self:
@@ -174,11 +212,10 @@ def _empty_output(q: Tensor, v: Tensor) -> Tensor:
     return v.new_empty(batch, heads, n, v.shape[-1])
 
 
-def _empty_states(named: _Inputs, form: _Form) -> tuple[Tensor, Tensor | None]:
+def _empty_states(named: _Inputs) -> tuple[Tensor, Tensor | None]:
     k, v = named["k"], named["v"]
-    S = v.new_empty(*k.shape[:2], k.shape[-1], v.shape[-1])
-    summed = named["delta_k"] if form.delta == "given" else k
-    return S, k.new_empty(*k.shape[:2], summed.shape[-1]) if form.delta else None
+    S = v.new_empty(*k.shape[:2], named.feature_width, v.shape[-1])
+    return S, k.new_empty(*k.shape[:2], named.delta_width) if named.form.delta else None
 
 
 def _empty_rows(x: Tensor) -> Tensor:
@@ -187,7 +224,7 @@ def _empty_rows(x: Tensor) -> Tensor:
     return like if like.stride(-1) == 1 else torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _gradients(form: _Form, tensors: Sequence[Tensor], kept: Sequence[Tensor], grads: Sequence[Any], wanted):
+def _gradients(form: _Form, tensors: Sequence[Tensor], kept: dict[str, Tensor], grads: Sequence[Any], wanted):
     """Return the gradient of each tensor by the kernel."""
     named = _Inputs(form, tensors)
     wants = dict(zip(form.names, wanted, strict=True))
@@ -203,15 +240,14 @@ def _gradients(form: _Form, tensors: Sequence[Tensor], kept: Sequence[Tensor], g
     for name in ("turn", "V", "U"):
         if wants.get(name) or (name in ("V", "U") and (wants.get("V") or wants.get("U"))):
             found[name] = _per_thread_zeros(named[name], threads, padded=name != "turn")
-    outputs = dict(zip(("out", "total"), kept, strict=False))
     native = named.describe(
-        g=g_out, g_S=g_S, g_total=g_total, g_z=g_z, **outputs, **{f"d{name}": x for name, x in found.items()}
+        g=g_out, g_S=g_S, g_total=g_total, g_z=g_z, **kept, **{f"d{name}": x for name, x in found.items()}
     )
     if "turn" in found:
         strides = (0 if n == 1 else s for n, s in zip(named["turn"].shape, found["turn"].stride()[1:], strict=True))
         native.dturn_batch, native.dturn_head, native.dturn_row, _ = strides
         native.dturn_size = found["turn"][0].numel()
-    call("lrpe_causal_backward", native)
+    call(f"lrpe_{form.direction}_backward", native)
     return [_finish(name, found.get(name), named[name]) if wants[name] else None for name in form.names]
 
 
@@ -239,7 +275,7 @@ def _gradients_by_torch(form: _Form, tensors: Sequence[Tensor], grads: Sequence[
         # view_as: if k was computed from q, the gradient of q must not include the path through k.
         inputs = [x.view_as(x) if x.requires_grad else x for x in tensors]
         problem = form.restore(inputs)
-        sums = sums_by_torch(problem) if isinstance(problem, Unencoded) else causal_sums(problem)
+        sums = _sums_by_torch(problem)
     solution = (sums.out, sums.S, None if form.divides else sums.delta, sums.z)
     pairs = [(x, g) for x, g in zip(solution, grads, strict=True) if x is not None and g is not None]
     asked = [x for x, wants in zip(inputs, wanted, strict=True) if wants]
@@ -247,3 +283,9 @@ def _gradients_by_torch(form: _Form, tensors: Sequence[Tensor], grads: Sequence[
         torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], create_graph=again, allow_unused=True)
     )
     return [next(results) if wants else None for wants in wanted]
+
+
+def _sums_by_torch(problem: Problem | Unencoded) -> Sums:
+    if isinstance(problem, Unencoded):
+        return sums_by_torch(problem)
+    return causal_sums(problem) if problem.causal else bidirectional_sums(problem)

@@ -1,4 +1,4 @@
-"""Random sums for the contract of engines: any lengths, grouping, decay, Δ, start, padding, borders and strides."""
+"""Random sums for the contract of engines: causal or not, with any lengths, grouping, decay, Δ, state and strides."""
 
 import copy
 from typing import Any
@@ -22,15 +22,17 @@ def problems(draw) -> Problem:
     """Draw a problem in float32 whose features are given."""
     sizes = _draw_sizes(draw)
     make, batch, heads, key_heads, n, d, e = sizes
-    q, k, v = make(batch, heads, n, d), make(batch, key_heads, n, d), make(batch, key_heads, n, e)
+    causal, decay = draw(st.booleans()), draw_decay(draw, batch, key_heads, n)
+    m = n if causal or decay is not None else draw(st.sampled_from(LENGTHS))  # cross-attention has neither
+    q, k, v = make(batch, heads, n, d), make(batch, key_heads, m, d), make(batch, key_heads, m, e)
     delta, width = draw(st.sampled_from([None, "scores", "given"])), draw(st.sampled_from([1, 4, 9]))
     features = {
         None: (None, None),
         "scores": (q, k),
-        "given": (make(batch, heads, n, width), make(batch, key_heads, n, width)),
+        "given": (make(batch, heads, n, width), make(batch, key_heads, m, width)),
     }[delta]
-    S, z = _draw_state(draw, sizes, {None: None, "scores": d, "given": width}[delta])
-    return Problem(q, k, v, *features, draw_decay(draw, batch, key_heads, n), S, z)
+    S, z = _draw_state(draw, sizes, {None: None, "scores": d, "given": width}[delta]) if causal else (None, None)
+    return Problem(q, k, v, *features, decay, S, z, causal)
 
 
 @st.composite
@@ -43,24 +45,35 @@ def unencoded_problems(draw) -> Unencoded:
         draw(st.sampled_from(["identity", "householder"])),
         draw(st.sampled_from([None, key_heads])),
     )
-    rotated = draw(st.sampled_from([0, d - d // 4 * 2, d]))
+    matrix, rotated = draw(st.sampled_from(["orthogonal", "unitary", "permutation"])), None
     options: dict[str, Any] = (
         {"reflections": draw(st.sampled_from([1, 3])) if d > 3 else 1} if basis != "identity" else {}
     )
-    encoding = lrpe.encoding(f"{basis}*orthogonal", d, heads=heads_of_angles, rotated=rotated, seed=1, **options)
+    if matrix == "orthogonal":
+        options["rotated"] = rotated = draw(st.sampled_from([0, d - d // 4 * 2, d]))
+    encoding = lrpe.encoding(f"{basis}*{matrix}", d, heads=heads_of_angles, seed=1, **options)
     table = encoding.table(torch.arange(n)[None])
     V, U = (x.detach().clone() for x in table.basis) if table.basis else (None, None)
-    turn = table.matrix[0].detach().clone() if rotated else None
+    turn = None if rotated == 0 else table.matrix[0].detach().clone()
     mask = torch.rand(batch, n) < 0.7 if draw(st.booleans()) else None
     delta = draw(st.sampled_from([None, "plain", "encoded"]))
     phi = FEATURE_MAPS[draw(st.sampled_from(["elu+1", "relu", "relu+1e-3", "softplus", "silu", "identity"]))](d)
     if delta is not None:  # a Δ near 0 would measure the division, not the engine
-        phi, delta = FEATURE_MAPS[draw(st.sampled_from(["elu+1", "softplus"]))](d), "plain"
+        phi = FEATURE_MAPS[draw(st.sampled_from(["elu+1", "softplus"]))](d)
+        positive = basis == "identity" and (rotated == 0 or matrix == "permutation")
+        delta = delta if positive else "plain"
     q, k, v = make(batch, heads, n, d), make(batch, key_heads, n, d), make(batch, key_heads, n, e)
-    decay = draw_decay(draw, batch, key_heads, n)
-    S, z = _draw_state(draw, (make, batch, heads, key_heads, n, d, e), None if delta is None else d)
+    causal, decay = draw(st.booleans()), draw_decay(draw, batch, key_heads, n)
+    if mask is not None and delta is not None and decay is not None and decay.shape == (1, 1, 1):
+        mask = None  # after padding, a Δ of a strong decay has no digits in float32
+    widths = (make, batch, heads, key_heads, n, encoding.feature_dim, e)
+    S, z = (
+        _draw_state(draw, widths, {None: None, "plain": d, "encoded": encoding.feature_dim}[delta])
+        if causal
+        else (None, None)
+    )
     z = None if z is None else z.abs()
-    return Unencoded(q, k, v, phi, encoding, V, U, turn, mask, delta, decay, S, z)
+    return Unencoded(q, k, v, phi, encoding, V, U, turn, mask, delta, decay, S, z, causal)
 
 
 def _draw_sizes(draw):

@@ -146,7 +146,6 @@ def test_it_declines_what_it_cannot_compute_and_says_why(native):
     problem = example()
     assert native.declines(problem) is None
     assert "float32" in native.declines(in_float64(problem))
-    assert "causal" in native.declines(problem._replace(causal=False))
     assert "nothing" in native.declines(Problem(*(x[:, :, :0] for x in problem[:3])))
     with torch.device("meta"):
         assert "CPU" in native.declines(Problem(*torch.zeros(3, 1, 1, 2, 4).unbind(0)))

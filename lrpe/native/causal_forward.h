@@ -1,10 +1,10 @@
 // o = A v + (q ∘ before) S per chunk, with A the weighted scores; then S ← carry S + (k ∘ after)ᵀ v.
+#pragma once
 #include "decay.h"
-#include "threads.h"
 
 namespace lrpe {
 
-struct Forward {
+struct CausalForward {
     const lrpe_problem& p;
     int64_t F, E, D;  // padded widths of features, values, Δ's features
     Scratch memory;
@@ -18,9 +18,9 @@ struct Forward {
         return 2 * Features::floats(p) + Weights::floats() + F * E + D + C * (3 * E + F + C + D) + 64 * 16;
     }
 
-    explicit Forward(const lrpe_problem& problem)
+    CausalForward(const lrpe_problem& problem, Sees sees)
         : p(problem), F(padded(p.f)), E(padded(p.e)), D(padded(p.delta_width)), memory(floats(problem)),
-          keys(problem, memory), queries(problem, memory), weights(memory), z(D) {
+          keys(problem, memory), queries(problem, memory), weights(memory, sees), z(D) {
         S = memory.take(F * E), V = memory.take(C * E), faded = memory.take(C * E);
         KT = memory.take(F * C), A = memory.take(C * C), O = memory.take(C * E), Z = memory.take(C * D);
     }
@@ -51,8 +51,7 @@ struct Forward {
     void chunk(int64_t b, int64_t h, int64_t t, int64_t m) {
         weights.read(p, b, h, t, m);
         keys.read(p.k, p.delta_k, b, h, h, t, m);
-        for (int64_t i = 0; p.mask && i < m; i++)
-            if (!p.mask[b * p.mask_batch + (t + i) * p.mask_row]) keys.forget_row(i);
+        keys.hide_padding(b, t, m);
         read_rows(V, E, p.v.at(b, h, t), p.v.row, m, p.e);
         transpose(keys.encoded, F, KT, C, C, F);
         if (p.delta) {
@@ -73,27 +72,24 @@ struct Forward {
         multiply({queries.encoded, F, 1}, S, E, O, E, C, E, F, 0);
         scale_rows(O, E, weights.before, C);
         multiply<Part::lower_a>({A, C, 1}, V, E, O, E, C, E, C, 1);
+        if (weights.sees == Sees::earlier) add_first_sweep(b, head, t, m);
         if (p.delta) divide(b, head, t, m);
         write_rows(O, E, p.out.at(b, head, t), p.out.row, m, p.e);
     }
 
+    void add_first_sweep(int64_t b, int64_t head, int64_t t, int64_t m) {
+        add_rows(p.out.at(b, head, t), p.out.row, O, E, m, p.e);
+    }
+
     void divide(int64_t b, int64_t head, int64_t t, int64_t m) {
-        float* total = p.total + (b * p.heads + head) * p.n + t;
         float scale[C] = {};
         for (int64_t i = 0; i < m; i++) {
-            total[i] = dot(queries.delta + i * D, Z + i * D, D);
-            scale[i] = inverse(total[i]);
+            float *total = p.total.at(b, head, t + i), before = weights.sees == Sees::earlier ? *total : 0;
+            *total = before + dot(queries.delta + i * D, Z + i * D, D);
+            scale[i] = inverse(*total);
         }
         if (p.divide) scale_rows(O, E, scale, m);
     }
 };
 
 }  // namespace lrpe
-
-extern "C" __attribute__((visibility("default"))) int lrpe_causal_forward(const lrpe_problem* p) {
-    return lrpe::for_each_unit(
-        p->batch * p->key_heads, p->threads, [p](int64_t) { return lrpe::Forward(*p); },
-        [](int64_t unit, lrpe::Forward& forward) { forward(unit); });
-}
-
-extern "C" __attribute__((visibility("default"))) int64_t lrpe_problem_size() { return sizeof(lrpe_problem); }

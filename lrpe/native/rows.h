@@ -1,0 +1,38 @@
+// Rows of a chunk: read from a tensor into padded scratch memory, and written or added back.
+#pragma once
+#include "products.h"
+
+namespace lrpe {
+
+constexpr int64_t C = 32;  // tokens per chunk: its tensors fit the first-level cache
+
+// A row is too short for a call of memcpy to pay off.
+inline void copy_row(float* to, const float* from, int64_t width) {
+    int64_t j = 0;
+    for (; j + W <= width; j += W) store(to + j, load(from + j));
+    for (; j < width; j++) to[j] = from[j];
+}
+
+// Copy m rows of the given width into C rows of width ld; the rest is 0.
+inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, int64_t m, int64_t width) {
+    for (int64_t i = 0; i < m; i++) {
+        copy_row(to + i * ld, from + i * stride, width);
+        for (int64_t j = width; j < ld; j++) to[i * ld + j] = 0;
+    }
+    if (m < C) std::memset(to + m * ld, 0, (C - m) * ld * sizeof(float));
+}
+
+inline void write_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
+    for (int64_t i = 0; i < m; i++) copy_row(to + i * stride, from + i * ld, width);
+}
+
+inline void add_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
+    for (int64_t i = 0; i < m; i++) {
+        float* row = to + i * stride;
+        int64_t j = 0;
+        for (; j + W <= width; j += W) store(row + j, load(row + j) + load(from + i * ld + j));
+        for (; j < width; j++) row[j] += from[i * ld + j];
+    }
+}
+
+}  // namespace lrpe
