@@ -50,6 +50,7 @@ struct Gradients {
 
     float along_output(int64_t i, int64_t b, int64_t head, int64_t t) const {
         const float* y = p.out.at(b, head, t + i);
+        prefetch_row<0>(y + C * p.out.row, p.e);
         int64_t j = 0;
         vec lanes{};
         for (; j + W <= p.e; j += W) lanes += load(G + i * E + j) * load(y + j);

@@ -13,9 +13,17 @@ inline void copy_row(float* to, const float* from, int64_t width) {
     for (; j < width; j++) to[j] = from[j];
 }
 
+// Ask for a row of the next chunk, so that it arrives from memory while this chunk is computed. Addresses past the end are
+// harmless.
+template <int writes>
+inline void prefetch_row(const float* row, int64_t width) {
+    for (int64_t j = 0; j < width; j += 16) __builtin_prefetch(row + j, writes);
+}
+
 // Copy m rows of the given width into C rows of width ld; the rest is 0.
 inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, int64_t m, int64_t width) {
     for (int64_t i = 0; i < m; i++) {
+        prefetch_row<0>(from + (i + C) * stride, width);
         copy_row(to + i * ld, from + i * stride, width);
         for (int64_t j = width; j < ld; j++) to[i * ld + j] = 0;
     }
@@ -23,7 +31,10 @@ inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, 
 }
 
 inline void write_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
-    for (int64_t i = 0; i < m; i++) copy_row(to + i * stride, from + i * ld, width);
+    for (int64_t i = 0; i < m; i++) {
+        prefetch_row<1>(to + (i + C) * stride, width);
+        copy_row(to + i * stride, from + i * ld, width);
+    }
 }
 
 inline void add_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
