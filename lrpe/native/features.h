@@ -39,7 +39,6 @@ struct Features {
     int64_t d, width, delta_width;  // padded: of x and φ(x), of the encoded features, of Δ's
     float *x, *plain, *encoded;     // C rows each; without P and Λ, encoded and plain are x's memory or one another's
     float *delta;                   // C × delta width: what Δ is summed from
-    float *turn;                    // C × width: the rotation of each row
     float *own_delta, *y;           // y: one row of P φ(x)
     const float* table = nullptr;   // Λ's, of the first row
 
@@ -48,14 +47,13 @@ struct Features {
         x = memory.take(C * d);
         plain = p.phi == phi_identity && p.floor == 0 ? x : memory.take(C * d);
         encoded = p.reflections || p.lambda ? memory.take(C * width) : plain;
-        turn = p.lambda == lambda_rotation ? memory.take(C * width) : nullptr;
         own_delta = p.delta == delta_given ? memory.take(C * delta_width) : nullptr;
         y = memory.take(d);
         delta = p.delta == delta_plain ? plain : p.delta == delta_encoded ? encoded : own_delta;
     }
 
     static size_t floats(const lrpe_problem& p) {
-        return (2 * C + 1) * padded(p.d) + 2 * C * padded(p.f) + C * padded(p.delta_width);
+        return (2 * C + 1) * padded(p.d) + C * padded(p.f) + C * padded(p.delta_width);
     }
 
     // Read rows t … t + m - 1 of batch b and head h; key_head chooses Λ.
@@ -84,7 +82,7 @@ struct Features {
         float* reflected = in_place ? to : y;
         copy_row(reflected, plain + i * d, d);
         if (p.reflections) reflect(plain + i * d, reflected);
-        if (p.lambda == lambda_rotation) rotate(to, turn + i * width, table + i * p.turn.row);
+        if (p.lambda == lambda_rotation) rotate(to, table + i * p.turn.row, p.turned);
         if (p.lambda == lambda_unitary) spread(y, to, table + i * p.turn.row, p.d, width);
         if (p.lambda == lambda_permutation) gather(y, to, table_index(i), p.d, width);
     }
@@ -95,13 +93,6 @@ struct Features {
     void reflect(const float* from, float* to) const {
         for (int64_t r = 0; r < problem.reflections; r++)
             add_scaled(to, -2 * dot(from, problem.V + r * d, d), problem.U + r * d, d);
-    }
-
-    // Turn one row by the angles whose cosines and sines are given; u keeps them, and 1 for features that stay.
-    void rotate(float* row, float* u, const float* given) const {
-        copy_row(u, given, problem.turned);
-        for (int64_t j = problem.turned; j < width; j += 2) u[j] = 1, u[j + 1] = 0;
-        for (int64_t j = 0; j < width; j += W) store(row + j, times(load(row + j), load(u + j)));
     }
 
     // Replace the features of padding among the keys t … t + m - 1 by 0.
@@ -123,7 +114,7 @@ struct Features {
         for (int64_t i = 0; i < m; i++) {
             float* row = g + i * width;
             float* of_turn = dturn ? dturn + i * p.dturn_row : nullptr;
-            if (p.lambda == lambda_rotation) unrotate(row, i, of_turn);
+            if (p.lambda == lambda_rotation) unrotate(row, encoded + i * width, table + i * p.turn.row, of_turn, p.turned);
             if (p.lambda == lambda_unitary) unspread(row, encoded + i * width, table + i * p.turn.row, of_turn, p.d, d);
             if (p.lambda == lambda_permutation) scatter(row, y, table_index(i), p.d);
             if (p.reflections) unreflect(row, i, dV, dU);
@@ -132,22 +123,6 @@ struct Features {
                 for (int64_t j = 0; j < d; j += W)
                     store(row + j, load(row + j) * slope(load(x + i * d + j), load(plain + i * d + j), p.phi));
         }
-    }
-
-    // y = E ū because |u| = 1, so that the gradient g ȳ of u is g Ē u.
-    void unrotate(float* row, int64_t i, float* dturn) const {
-        const float *u = turn + i * width, *E = encoded + i * width;
-        if (dturn) {
-            int64_t j = 0;
-            for (; j + W <= problem.turned; j += W)
-                store(dturn + j, load(dturn + j) + times(times_conjugate(load(row + j), load(E + j)), load(u + j)));
-            for (; j < problem.turned; j += 2) {
-                float re = row[j] * E[j] + row[j + 1] * E[j + 1], im = row[j + 1] * E[j] - row[j] * E[j + 1];
-                dturn[j] += re * u[j] - im * u[j + 1];
-                dturn[j + 1] += re * u[j + 1] + im * u[j];
-            }
-        }
-        for (int64_t j = 0; j < width; j += W) store(row + j, times_conjugate(load(row + j), load(u + j)));
     }
 
     void unreflect(float* row, int64_t i, float* dV, float* dU) const {

@@ -29,8 +29,13 @@ inline void store(float* p, vec x) { *reinterpret_cast<vec*>(p) = x; }
 inline vec splat(float x) { return x - vec{}; }
 
 // Comparisons with NaN are false, so that both keep a NaN of x.
+#if defined(__AVX512F__)
+inline vec at_least(vec x, float low) { return _mm512_max_ps(splat(low), x); }
+inline vec at_most(vec x, float high) { return _mm512_min_ps(splat(high), x); }
+#else
 inline vec at_least(vec x, float low) { return x < splat(low) ? splat(low) : x; }
 inline vec at_most(vec x, float high) { return x > splat(high) ? splat(high) : x; }
+#endif
 
 typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -43,6 +48,21 @@ inline float sum(vec x) {
     return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
 }
 
+#if defined(__AVX512F__)
+// As below; the instruction set rounds and scales by 2^n itself, also out of range.
+inline vec exp(vec x) {
+    x = at_most(at_least(x, -104.0f), 89.0f);
+    vec n = _mm512_roundscale_ps(x * splat(1.44269504f), 0);
+    vec r = x - n * splat(0.693359375f) + n * splat(2.12194440e-4f);
+    vec p = splat(1.9875691500e-4f);
+    p = p * r + splat(1.3981999507e-3f);
+    p = p * r + splat(8.3334519073e-3f);
+    p = p * r + splat(4.1665795894e-2f);
+    p = p * r + splat(1.6666665459e-1f);
+    p = p * r + splat(5.0000001201e-1f);
+    return _mm512_scalef_ps(p * r * r + r + splat(1.0f), n);
+}
+#else
 // e^x to 1e-7: 2^n from the bits of the exponent, times a polynomial of the rest in [-ln 2 / 2, ln 2 / 2].
 inline vec exp(vec x) {
     const vec small = x, magic = splat(12582912.0f);  // 1.5 · 2^23: adding it rounds to a whole number
@@ -62,6 +82,7 @@ inline vec exp(vec x) {
     y = small < splat(-87.0f) ? vec{} : y;
     return small > splat(88.0f) ? splat(INFINITY) : y;
 }
+#endif
 
 // Flush numbers below the normal range to 0 while this object lives: a decayed state is full of them, and each would
 // cost a hundred cycles. The processor's flags are restored, so that the caller's arithmetic does not change.
