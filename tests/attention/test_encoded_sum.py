@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from lrpe import Encoding, Householder, Orthogonal, encoding, linear_attention
+from lrpe import Encoding, Householder, Orthogonal, encoding, engines, linear_attention
 from lrpe.attention.sums.bidirectional import EncodedSum, can_fuse, encoded_sum
 from lrpe.positions import sequence
 from tests.encodings.compositions import features
@@ -32,6 +32,13 @@ def fixed(name):
 def inputs(dtype=torch.float64, heads=4, n=7, m=7):
     sizes = ((3, heads, n, D), (3, 2, m, D), (3, 2, m, E))
     return [features(*size, seed=i).to(dtype).requires_grad_() for i, size in enumerate(sizes)]
+
+
+@pytest.fixture(autouse=True)
+def _by_torch():
+    """The native engine would compute sums of float32."""
+    with engines.use("torch"):
+        yield
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ class FlaEngine:
     def sums(self, problem: Problem | Unencoded) -> Sums:
         """Return the sums. Those of an unencoded problem are divided by Δ."""
         if isinstance(problem, Unencoded):
-            sums = fla_causal_sums(problem.encode())
+            sums = self.sums(problem.encode())
             return sums if sums.delta is None else sums._replace(out=divide_by_delta(sums.out, sums.delta))
         if not problem.causal:
             return bidirectional_sums(problem, fla_causal_sums)
@@ -90,7 +90,7 @@ def _declines_tensors(problem: Problem | Unencoded) -> str | None:
 def _declines_sum(problem: Problem | Unencoded) -> str | None:
     if not isinstance(problem, Problem | Unencoded):  # described for another engine
         return "it takes features, or queries and keys before φ and the encoding"
-    if isinstance(problem, Problem) and not problem.causal and problem.log_decay is None:
+    if not problem.causal and problem.log_decay is None:
         return "a bidirectional sum without decay is two matrix products, which torch computes"
     return None
 

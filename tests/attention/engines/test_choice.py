@@ -28,7 +28,19 @@ def test_float32_on_a_cpu_is_native_and_everything_else_torch():
 
 @needs_native
 @pytest.mark.parametrize("encoding", ["type1", "type2", "type3", "rope", "none"])
-@pytest.mark.parametrize("options", [{}, {"normalizer": "encoded"}, {"normalizer": "output"}, {"decay": None}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"normalizer": "encoded"},
+        {"normalizer": "output"},
+        {"decay": None},
+        {"summation": "bidirectional"},
+        {"summation": "bidirectional", "decay": None},
+        {"summation": "bidirectional", "decay": None, "cu_seqlens": torch.tensor([0, 7, 40])},
+    ],
+    ids=str,
+)
 def test_both_engines_give_the_same_attention(encoding, options):
     with lrpe.engines.use("torch"):
         expected = attend(encoding=encoding, **options)
@@ -49,6 +61,22 @@ def test_every_member_has_the_attention_of_the_torch_engine(name, key_phase):
     with lrpe.engines.use("torch"):
         expected = attend(encoding=encode, **steps)
     assert_close(attend(encoding=encode, **steps), expected, rtol=1e-3, atol=1e-5)
+
+
+@needs_native
+def test_both_engines_give_the_same_attention_on_a_grid_and_over_a_context():
+    q, k, v = (torch.randn(1, 2, n, 8) for n in (12, 12, 12))
+    on_grid = lrpe.encoding("type2", 8, axes=2, seed=0)
+    both_ways = {"summation": "bidirectional", "decay": None}
+    runs = [
+        lambda: lrpe.linear_attention(q, k, v, on_grid, positions=lrpe.positions.grid(3, 4), **both_ways)[0],
+        lambda: lrpe.linear_attention(q[:, :, :5], k, v, "type2", attention="cross", **both_ways)[0],
+    ]
+    for run in runs:
+        with lrpe.engines.use("torch"):
+            expected = run()
+        with lrpe.engines.use("native"):
+            assert_close(run(), expected, rtol=1e-3, atol=1e-5)
 
 
 @needs_native

@@ -12,7 +12,8 @@ import tests.attention.engines.interpreter as interpreter
 from lrpe.attention.engines.fla import FlaEngine
 from lrpe.attention.engines.native import NativeEngine
 from lrpe.attention.engines.torch_engine import TorchEngine
-from lrpe.attention.sums.problem import Problem
+from lrpe.attention.sums.bidirectional import bidirectional_sums
+from lrpe.attention.sums.problem import FORGET, Problem
 from tests.attention.engines.problems import in_float64, on_device, problems, solve, specification, unencoded_problems
 
 ENGINES = [NativeEngine(), FlaEngine(), TorchEngine()]
@@ -112,6 +113,25 @@ def test_nan_reaches_its_own_and_later_tokens_only(native):
     assert not out[0, 0, :33].isnan().any()
     assert not out[0, 1].isnan().any()
     assert not out[1].isnan().any()
+
+
+def test_nan_stays_in_its_sequence_of_a_bidirectional_sum(native):
+    border = torch.where(torch.arange(70) == 40, FORGET, -0.1).expand(2, 1, 70)
+    problem = example(log_decay=border, causal=False)
+    problem.k[0, 0, 33, 5] = math.nan
+    out = native.sums(problem).out
+    assert out[0, 0, :40].isnan().all()
+    assert not out[0, 0, 40:].isnan().any()
+    assert not out[0, 1].isnan().any()
+
+
+@pytest.mark.parametrize("log_decay", [None, torch.full((1, 1, 1), -0.01)], ids=["all keys", "decay"])
+def test_a_long_bidirectional_sum_keeps_its_digits(native, log_decay):
+    q, k, v = torch.rand(3, 1, 1, 20_000, 4).unbind(0)
+    problem = Problem(q, k, v, q, k, log_decay, causal=False)
+    found, exact = native.sums(problem), bidirectional_sums(in_float64(problem))
+    for x, y in ((found.out, exact.out), (found.delta, exact.delta)):
+        assert (x.double() / y - 1).abs().max() < 1e-6
 
 
 def test_a_long_sum_keeps_its_digits(native):
