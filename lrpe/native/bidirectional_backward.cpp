@@ -7,14 +7,16 @@ namespace lrpe {
 
 struct SumBackward : Gradients {
     float *S, *T, *Z;  // dS, F × E; Sᵀ and then dSᵀ, E × F; z and then dz
+    BlockSum states;   // of dS
     std::vector<double> dz;
 
     static size_t floats(const lrpe_problem& p) {
-        return 2 * padded(p.f) * padded(p.e) + padded(p.delta_width) + 16 * 16;
+        return 3 * padded(p.f) * padded(p.e) + padded(p.delta_width) + 16 * 16;
     }
 
     SumBackward(const lrpe_problem& problem, int64_t thread) : Gradients(problem, thread, false, floats(problem)), dz(D) {
         S = memory.take(F * E), T = memory.take(F * E), Z = memory.take(D);
+        states = {S, memory.take(F * E), F, E};
     }
 
     void operator()(int64_t unit) {
@@ -22,6 +24,7 @@ struct SumBackward : Gradients {
         start(unit);
         for (int64_t head = h * group; head < (h + 1) * group; head++)
             for (int64_t t = 0; t < p.n; t += C) of_queries(b, h, head, t, std::min(C, p.n - t));
+        states.finish();
         finish_z(dz.data(), Z, D);
         transpose(S, E, T, F, F, E);
         for (int64_t t = 0; t < p.m; t += C) of_keys(b, h, t, std::min(C, p.m - t));
@@ -32,14 +35,14 @@ struct SumBackward : Gradients {
         for (int64_t i = 0; i < p.f; i++)
             for (int64_t j = 0; j < p.e; j++) T[j * F + i] = p.S[(unit * p.f + i) * p.e + j];
         for (int64_t j = 0; j < D; j++) Z[j] = j < p.delta_width ? p.z[unit * p.delta_width + j] : 0;
-        std::memset(S, 0, F * E * sizeof(float));
+        states.start();
         std::fill(dz.begin(), dz.end(), 0.0);
     }
 
     void of_queries(int64_t b, int64_t h, int64_t head, int64_t t, int64_t m) {
         read_queries(b, h, head, t, m);
         multiply({G, E, 1}, T, F, dQ, F, C, F, E, 0);
-        multiply({queries.encoded, 1, F}, G, E, S, E, F, E, C, 1);
+        states.add(queries.encoded, G);
         if (p.delta) {
             std::memcpy(dP, queries.delta, C * D * sizeof(float));
             scale_rows(dP, D, GT, m);

@@ -11,22 +11,24 @@ struct SumForward {
     Scratch memory;
     Features keys, queries;
     float *S, *V, *O, *Z;
+    BlockSum states;
     std::vector<double> z;
 
     static size_t floats(const lrpe_problem& p) {
         int64_t F = padded(p.f), E = padded(p.e), D = padded(p.delta_width);
-        return 2 * Features::floats(p) + F * E + 2 * C * E + D + 32 * 16;
+        return 2 * Features::floats(p) + 2 * F * E + 2 * C * E + D + 32 * 16;
     }
 
     explicit SumForward(const lrpe_problem& problem)
         : p(problem), F(padded(p.f)), E(padded(p.e)), D(padded(p.delta_width)), memory(floats(problem)),
           keys(problem, memory), queries(problem, memory), z(D) {
         S = memory.take(F * E), V = memory.take(C * E), O = memory.take(C * E), Z = memory.take(D);
+        states = {S, memory.take(F * E), F, E};
     }
 
     void operator()(int64_t unit) {
         int64_t b = unit / p.key_heads, h = unit % p.key_heads, group = p.heads / p.key_heads;
-        std::memset(S, 0, F * E * sizeof(float));
+        states.start();
         std::fill(z.begin(), z.end(), 0.0);
         for (int64_t t = 0; t < p.m; t += C) add_keys(b, h, t, std::min(C, p.m - t));
         finish(unit);
@@ -38,11 +40,12 @@ struct SumForward {
         keys.read(p.k, p.delta_k, b, h, h, t, m);
         keys.hide_padding(b, t, m);
         read_rows(V, E, p.v.at(b, h, t), p.v.row, m, p.e);
-        multiply({keys.encoded, 1, F}, V, E, S, E, F, E, C, 1);
+        states.add(keys.encoded, V);
         if (p.delta) add_to_z(z.data(), keys.delta, m, D);
     }
 
     void finish(int64_t unit) {
+        states.finish();
         for (int64_t i = 0; p.S_last && i < p.f; i++)
             std::memcpy(p.S_last + (unit * p.f + i) * p.e, S + i * E, p.e * sizeof(float));
         finish_z(z.data(), p.z_last ? p.z_last + unit * p.delta_width : nullptr, p.delta_width);

@@ -100,6 +100,7 @@ struct CausalBackward : Gradients {
         }
         std::memcpy(faded, V, C * E * sizeof(float));
         scale_rows(faded, E, weights.after, C);
+        forget_rows(keys.encoded, F, weights.after, C);
         multiply({faded, 1, E}, keys.encoded, F, S, F, E, F, C, weights.carry);
     }
 
@@ -140,6 +141,7 @@ struct CausalBackward : Gradients {
             multiply<Part::upper_a>({A, 1, C}, queries.encoded, F, dK, F, C, F, C, 1);
             for (int64_t i = 0; p.delta && i < m; i++) add_scaled(Z + i * D, GT[i], queries.delta + i * D, D);
             scale_rows(G, E, weights.before, C);
+            forget_rows(queries.encoded, F, weights.before, C);
             multiply({queries.encoded, 1, F}, G, E, S, E, F, E, C, keep);
         }
         if (p.delta) of_delta_keys(m);

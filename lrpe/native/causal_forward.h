@@ -62,6 +62,7 @@ struct CausalForward {
         for (int64_t head = h * group; head < (h + 1) * group; head++) query_head(b, h, head, t, m);
         std::memcpy(faded, V, C * E * sizeof(float));
         scale_rows(faded, E, weights.after, C);
+        forget_rows(keys.encoded, F, weights.after, C);
         multiply({keys.encoded, 1, F}, faded, E, S, E, F, E, C, weights.carry);
     }
 

@@ -104,4 +104,10 @@ inline void scale_rows(float* x, int64_t ld, const float* a, int64_t rows) {
     }
 }
 
+// Rows of X with weight 0 become 0: the other factor's are 0 too, but 0 · NaN would leak out of a forgotten sequence.
+inline void forget_rows(float* x, int64_t ld, const float* a, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++)
+        if (a[i] == 0) std::memset(x + i * ld, 0, ld * sizeof(float));
+}
+
 }  // namespace lrpe

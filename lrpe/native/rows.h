@@ -46,4 +46,27 @@ inline void add_rows(const float* from, int64_t ld, float* to, int64_t stride, i
     }
 }
 
+// S += Aᵀ B over the chunks of a text, in blocks that are summed by themselves first: added to one by one, a sum over a long
+// text would lose digits.
+struct BlockSum {
+    static constexpr int64_t BLOCK = 32;  // chunks
+    float *S = nullptr, *part = nullptr;
+    int64_t F = 0, E = 0, added = 0;
+
+    void start() {
+        std::memset(S, 0, F * E * sizeof(float));
+        added = 0;
+    }
+
+    void add(const float* A, const float* B) {
+        multiply({A, 1, F}, B, E, part, E, F, E, C, added == 0 ? 0 : 1);
+        if (++added == BLOCK) finish();
+    }
+
+    void finish() {
+        if (added) add_scaled(S, 1, part, F * E);
+        added = 0;
+    }
+};
+
 }  // namespace lrpe
