@@ -50,8 +50,12 @@ def agree(problem, engine) -> None:
     # The gradient of the log-decay is the difference of terms dq·q and dk·k, which may cancel to nothing.
     terms = max((expected_grads[name] * getattr(problem, name).cpu()).abs().sum(-1).max().item() for name in "qk")
     scale = max(terms, 1) * problem.q.shape[2]  # a step is part of every later weight
+    # So is the gradient of a quotient: a token that sees hardly more than itself has o = v for any score. The torch
+    # engine counts a token's own key in both directions and subtracts it once.
+    cancels = not problem.causal and problem.log_decay is not None and getattr(problem, "delta", None) is not None
     for name, y in expected_grads.items():
-        close(f"gradient of {name}", grads[name], y, tolerance, scale if name == "log_decay" else 0.2)
+        least = scale if name == "log_decay" else 1 if cancels else 0.2
+        close(f"gradient of {name}", grads[name], y, tolerance, least)
 
 
 def close(name, x, y, tolerance, least=0.2) -> None:
