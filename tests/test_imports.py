@@ -98,7 +98,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.data.probes": ("probe", "state", "position", "recall"),
     "lrpe.lab.data.glue": ("official", "stand_ins"),
-    "lrpe.lab.data.images": ("augment", "class_folders", "digits"),
+    "lrpe.lab.data.images": ("augment", "class_folders", "cifar", "digits"),
     "lrpe.lab.tasks": (
         *("task", "language_modelling", "sentence_classification", "sequence_classification", "image_classification"),
         "token_prediction",

@@ -16,6 +16,7 @@ from lrpe.lab.data.arena.text import ENTRIES as LRA_TEXT
 from lrpe.lab.data.dataset import Dataset, Draw, Entry
 from lrpe.lab.data.glue.official import ENTRIES as GLUE
 from lrpe.lab.data.glue.stand_ins import ENTRIES as EMBEDDED_GLUE
+from lrpe.lab.data.images.cifar import ENTRIES as CIFAR
 from lrpe.lab.data.images.class_folders import ENTRIES as IMAGES
 from lrpe.lab.data.images.digits import ENTRIES as DIGITS
 from lrpe.lab.data.probes.position import ENTRIES as POSITION_PROBES
@@ -28,7 +29,7 @@ from lrpe.lab.options import conform_options
 _ENTRIES: tuple[Entry, ...] = (
     *(*CORPORA, *HUB, *GLUE, *EMBEDDED_GLUE),
     *(*LISTOPS, *PATHFINDER, *LRA_TEXT, *RETRIEVAL, *LRA_IMAGE),
-    *(*IMAGES, *DIGITS),
+    *(*IMAGES, *CIFAR, *DIGITS),
     *(*STATE_PROBES, *POSITION_PROBES, *RECALL_PROBES),
 )
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}

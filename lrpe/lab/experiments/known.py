@@ -8,9 +8,9 @@ from lrpe.lab.experiments.scale import find_scale
 TABLES = ("lm", "glue", "imagenet", "lra", "basis", "speed", "normalizer", "length", "probes")
 COLUMNS = (
     "wikitext103", "books", "wikitext2", "stdlib", "wikibook", "glue-mnli", "glue-qnli", "glue-qqp", "glue-rte",
-    "glue-sst2", "glue-mrpc", "glue-cola", "glue-stsb", "imagenet", "lra-text", "lra-listops", "lra-retrieval",
-    "lra-pathfinder", "lra-image", "parity", "s3", "flip-flop", "copying", "fixed-offset", "indirect-indexing", "mqar",
-    "duplicate-keys", "associative-recall",
+    "glue-sst2", "glue-mrpc", "glue-cola", "glue-stsb", "imagenet", "cifar10", "lra-text", "lra-listops",
+    "lra-retrieval", "lra-pathfinder", "lra-image", "parity", "s3", "flip-flop", "copying", "fixed-offset",
+    "indirect-indexing", "mqar", "duplicate-keys", "associative-recall",
 )  # fmt: skip
 
 

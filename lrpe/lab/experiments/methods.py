@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from lrpe.errors import PLUGIN_HINT, unknown_name
+from lrpe.errors import PLUGIN_HINT, require, unknown_name
 from lrpe.registry import Registry
 
 Fields = dict[str, Any]
@@ -57,6 +57,7 @@ _METHODS = (
     Method("retnet", "RetNet", {"encoding": "retnet", "decay": "retnet", **_PHI}, _NORM_PER_HEAD),
     Method("lrpe-d", "LRPE-d", {"encoding": "lrpe-d", "decay": "tnl", **_PHI}, _TRANSNORMER),
     Method("mamba3", "Mamba-3 rotation", {"encoding": "mamba3", "decay": "mamba3", **_PHI}, _NORM_PER_HEAD),
+    Method("mixed", "mixed axes", {"encoding": "mixed"}, {"position_layout": "grid"}),
     Method("none", "no positions", {"encoding": "none"}),
     Method("softmax", "softmax + RoPE", SOFTMAX),
     Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
@@ -108,7 +109,7 @@ def authors(method: Method, model: Fields) -> Fields:
     positions = {"absolute_positions": model.get("absolute_positions") or "sinusoidal"}
     fields = {"normalizer": "plain"} | positions | _rows_own(method, model) | method.authors
     if model.get("image_size") is not None:
-        fields |= {"position_layout": "diagonal"} | ({"normalizer": "plain"} if method.authors == _ENCODED else {})
+        fields = {"position_layout": "diagonal"} | fields | ({"normalizer": "plain"} if method.authors == _ENCODED else {})
     return fields | (_shared_by_heads(model) if method.name == "per" else {})
 
 
@@ -128,6 +129,10 @@ def find_setting(name: str) -> Setting:
 
 
 def _rows_own(method: Method, model: Fields) -> Fields:
+    require(
+        method.name != "mixed" or model.get("image_size") is not None,
+        "The row mixed turns by rows and columns, so it needs a column of images. Leave it out.",
+    )
     fields: Fields = {"decay": None} | method.fields
     if not model.get("causal"):
         fields |= method.both_ways

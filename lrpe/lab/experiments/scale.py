@@ -181,6 +181,11 @@ SMALL = {
         plan=plan(600, 64, 2e-3),
         training=often(600, 0, 256),
     ),
+    "cifar10": Shape(
+        model=sizes(64, 3, 4, 64, num_channels=3, image_size=32, patch_size=4),
+        plan=plan(1_000, 64, 2e-3),
+        training=often(1_000, 16, 128),
+    ),
     "lra-text": brief(64, 1024, data={"length": 1024}),
     "lra-listops": Shape(
         model=sizes(64, 2, 4, 512),
@@ -230,6 +235,7 @@ SMOKE = {
     "masked": tiny(32, data={"tokenizer": "bytes", "length": 32}, model={"classifier_hidden_size": 16}),
     "sentences": tiny(32, task={"length": 32}, model={"classifier_hidden_size": 16}),
     "image": tiny(16, model=IMAGES),
+    "cifar10": tiny(16, model=IMAGES),
     "lra-text": tiny(64, data={"length": 64}),
     "lra-listops": tiny(64, stand_in=LISTOPS | {"max_length": 60, "train": 64, "validation": 16, "test": 16}),
     "lra-retrieval": tiny(64, data={"length": 64}, stand_in={"train": 64, "validation": 16, "test": 16}),

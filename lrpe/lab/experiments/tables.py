@@ -139,8 +139,11 @@ def glue(columns: Sequence[str]) -> Table:
 
 
 def imagenet(columns: Sequence[str]) -> Table:
-    """Return the table of ImageNet-1k with DeiT-small."""
-    (column,) = _choose_columns(columns, ("imagenet",), ("imagenet",))
+    """Return the table of ImageNet-1k with DeiT-small, or the same rows and mixed axes on CIFAR-10."""
+    known = ("imagenet", "cifar10")
+    (column,) = _one(_choose_columns(columns, known, ("imagenet",)))
+    if column == "cifar10":
+        return _cifar10()
     printed = (
         PrintedColumn(
             "accuracy %", column, "validation", "accuracy", "higher", paper.read_column(paper.IMAGENET, 0), factor=100
@@ -150,6 +153,14 @@ def imagenet(columns: Sequence[str]) -> Table:
         ),
     )
     return Table("imagenet", "Image classification, DeiT-small", SIX, printed)
+
+
+def _cifar10() -> Table:
+    printed = (
+        PrintedColumn("accuracy %", "cifar10", "test", "accuracy", "higher", {}, factor=100),
+        PrintedColumn("parameters, M", "cifar10", "model", "parameters", None, {}, digits=3, factor=1e-6),
+    )
+    return Table("imagenet", "Image classification, CIFAR-10 in colour", (*SIX, "mixed"), printed)
 
 
 def arena(columns: Sequence[str]) -> Table:
@@ -271,7 +282,10 @@ def _of_library(column: str) -> str:
 
 
 def _one_language(columns: Sequence[str]) -> list[str]:
-    chosen = _choose_columns(columns, LANGUAGE, ("wikitext103",))
+    return _one(_choose_columns(columns, LANGUAGE, ("wikitext103",)))
+
+
+def _one(chosen: list[str]) -> list[str]:
     require(len(chosen) == 1, f"This table takes exactly one column; got {', '.join(chosen)}.")
     return chosen
 

@@ -35,6 +35,7 @@ LOOKS = {
     "retnet": Look("#004488", "diamond", dark="#6FA0E0"),
     "lrpe-d": Look("#EE7733", "triangle-down"),
     "mamba3": Look("#33BBEE", "triangle-right"),
+    "mixed": Look("#7CB342", "triangle-up"),
     "none": Look("#999999", "circle"),
     "softmax": Look("#332288", "square", dark="#9A8CF0"),
     "softmax-decay": Look("#7A5C2E", "diamond", dark="#C29A5B"),

@@ -11,11 +11,15 @@ TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attent
 CAUSAL, BOTH_WAYS = TINY | {"causal": True}, TINY | {"causal": False}
 IMAGE = BOTH_WAYS | {"image_size": 8, "patch_size": 2, "num_channels": 1, "position_layout": "grid"}
 
-ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "mamba3")
+ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "switched-gated", "mamba3")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
+<<<<<<< HEAD
 @pytest.mark.parametrize("name", [*dict.fromkeys((*METHODS, *FAMILY)), "fourier*unitary"])
+=======
+@pytest.mark.parametrize("name", [*(name for name in METHODS if name != "mixed"), "fourier*unitary"])
+>>>>>>> ed9dd44 (Add CIFAR-10 in colour as an image column, and the row of mixed axes)
 def test_every_row_is_a_language_model_in_every_setting(name, setting):
     model = LrpeForCausalLM(LrpeConfig(**CAUSAL | row(name, setting, CAUSAL)))
     assert model(draw_ids(1, 9), labels=draw_ids(1, 9)).loss.isfinite()
@@ -70,6 +74,14 @@ def test_on_images_the_authors_add_row_and_column_and_divide_by_what_is_not_enco
     assert {each["position_layout"] for each in fields.values()} == {"diagonal"}
     assert [each["normalizer"] for each in fields.values()] == ["plain", "plain", "output"]
     assert "position_layout" not in row("rope", "fair", IMAGE)
+
+
+def test_mixed_axes_stay_on_the_grid_in_every_setting_and_need_images():
+    for setting in SETTINGS:
+        config = LrpeConfig(**IMAGE | row("mixed", setting, IMAGE))
+        assert (config.position_layout, config.layer_encoding(0).mixed_axes) == ("grid", True)
+    with pytest.raises(LrpeError, match="needs a column of images"):
+        row("mixed", "fair", CAUSAL)
 
 
 def test_an_unknown_row_or_setting_is_named_with_the_nearest():

@@ -6,71 +6,37 @@ from typing import Annotated
 
 import numpy as np
 
-from lrpe.errors import LrpeError, require
+from lrpe.errors import require
 from lrpe.lab.data.arena.sequences import Row, Sequences, hold, sequence_facts
-from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.dataset import Dataset, Draw, Entry, Sample, Split
 from lrpe.lab.data.images import digits
+from lrpe.lab.data.images.cifar import LABELS, PIXELS, read_cifar
 from lrpe.schema import Range
-
-_LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_PIXELS = 32 * 32
-_RECORD = 1 + 3 * _PIXELS  # a label, then the red, green and blue planes, each row by row
-_TRAIN_SHARE = 0.9  # of the training batches; the last tenth is for validation, as in the official split
 
 
 def load_cifar(path: Path) -> Dataset:
     """Load CIFAR-10 as sequences of 1,024 grey values from 0 to 255."""
-    root = path / "cifar-10-batches-bin" if (path / "cifar-10-batches-bin").is_dir() else path
-    batches, test = sorted(root.glob("data_batch_*.bin")), root / "test_batch.bin"
-    require(
-        bool(batches) and test.exists(),
-        f"{str(root)!r} must contain data_batch_1.bin ... data_batch_5.bin and test_batch.bin.",
-    )
-    records = np.concatenate([read_records(file) for file in batches])
-    count = int(_TRAIN_SHARE * len(records))
-    parts = {"train": records[:count], "validation": records[count:], "test": read_records(test)}
-    splits = {name: grey_sequences(part) for name, part in parts.items()}
-    known = sequence_facts(splits, vocabulary=256, labels=10, padding=None, names=list(_LABELS), side=32)
-    return Dataset("lra-image", {**splits}, known | {"content": hash_files(*batches, test)}, _show_cifar)
-
-
-def read_records(file: Path) -> np.ndarray:
-    """Return the records of a file, uint8 (n, 3073)."""
-    try:
-        content = np.frombuffer(file.read_bytes(), dtype=np.uint8)
-    except OSError as error:
-        raise LrpeError(f"{str(file)!r} cannot be read: {error}.") from error
-    rest = len(content) % _RECORD
-    require(
-        len(content) > 0 and rest == 0,
-        f"{str(file)!r} must consist of records of {_RECORD} bytes; the one at offset {len(content) - rest} has "
-        f"{rest}. Download the file again.",
-    )
-    records = content.reshape(-1, _RECORD)
-    wrong = np.flatnonzero(records[:, 0] >= len(_LABELS))
-    require(
-        len(wrong) == 0,
-        lambda: f"{str(file)!r}, offset {wrong[0] * _RECORD}: the label must be 0 ... 9; got {records[wrong[0], 0]}.",
-    )
-    return records
+    read = read_cifar(path)
+    splits = {name: grey_sequences(part) for name, part in read.splits.items()}
+    known = sequence_facts(splits, vocabulary=256, labels=10, padding=None, names=list(LABELS), side=32)
+    return Dataset("lra-image", {**splits}, known | {"content": read.content}, _show_cifar)
 
 
 def grey_sequences(records: np.ndarray) -> Sequences:
     """Convert records to sequences of grey values."""
     pixels = np.concatenate([to_grey(part) for part in np.array_split(records, max(1, len(records) // 1000))])
-    edges = _PIXELS * np.arange(len(records) + 1, dtype=np.int64)
+    edges = PIXELS * np.arange(len(records) + 1, dtype=np.int64)
     return Sequences(pixels.reshape(-1), edges, records[:, 0].astype(np.int64))
 
 
 def to_grey(records: np.ndarray) -> np.ndarray:
     """Return 0.299 red + 0.587 green + 0.114 blue, rounded."""
-    red, green, blue = records[:, 1:].reshape(-1, 3, _PIXELS).astype(np.int32).transpose(1, 0, 2)
+    red, green, blue = records[:, 1:].reshape(-1, 3, PIXELS).astype(np.int32).transpose(1, 0, 2)
     return ((299 * red + 587 * green + 114 * blue + 500) // 1000).astype(np.uint8)
 
 
 def _show_cifar(sample: Sample) -> str:
-    return f"{_LABELS[sample['label']]}: {_shades(sample['ids'])}"
+    return f"{LABELS[sample['label']]}: {_shades(sample['ids'])}"
 
 
 def _shades(pixels: Iterable[int]) -> str:
