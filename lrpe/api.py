@@ -1,6 +1,6 @@
 """The names that ``lrpe`` itself offers, by idea; everything else is imported from its package."""
 
-from lrpe import angles, positions
+from lrpe import angles, parallel, positions
 from lrpe.attention import engines
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
@@ -62,6 +62,7 @@ __all__ = [
     "OutputNorm",
     "spread_decay",
     "engines",
+    "parallel",
     # training, and the one exception
     "parameter_groups",
     "LrpeError",

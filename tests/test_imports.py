@@ -12,8 +12,10 @@ import pytest
 # that is not listed may import each other, but not in a circle.
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
-        *("moved", "errors", "autograd", "arguments", "positions", "precision", "schema", "serialization", "atomic"),
+        *("moved", "errors", "autograd", "arguments", "positions", "precision", "parallel", "schema"),
         *(
+            "serialization",
+            "atomic",
             "registry",
             "plugins",
             "native",
@@ -39,10 +41,10 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("instances", "derive", "kernels", "matching"),
     ),
     "lrpe.attention": (
-        *("inputs", "tokens", "feature_map", "normalizer", "state", "sums", "engines", "summation"),
+        *("inputs", "row", "tokens", "halo", "feature_map", "normalizer", "state", "sums", "engines", "summation"),
         *("convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax", "functional"),
     ),
-    "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed"),),
+    "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed", "parts"),),
     "lrpe.attention.engines": (
         *("library", "unencoded", "native_sum", "native", "fla_sum", "fla", "torch_engine", "choice"),
     ),
@@ -117,6 +119,7 @@ CORE = (
     "autograd",
     "registry",
     "plugins",
+    "parallel",
     "native",
     "encodings",
     "theory",

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.arguments import check_count, check_real
+from lrpe.attention.halo import fetch_halo, owners_around, real_before
 from lrpe.attention.tokens import Tokens
 from lrpe.errors import require, unknown_name
 from lrpe.precision import compute_dtype, without_autocast
@@ -41,6 +42,7 @@ class ShortConvolution(nn.Module):
             raise unknown_name("convolution_activation", activation, map(str, CONVOLUTION_ACTIVATIONS))
         self.channels, self.kernel, self.activation, self.causal = channels, kernel, activation, causal
         self.before = kernel - 1 if causal else (kernel - 1) // 2  # tokens of the window before the token itself
+        self.later = kernel - 1 - self.before
         self.weight = nn.Parameter(self.identity())
 
     def identity(self) -> Tensor:
@@ -75,22 +77,45 @@ class ShortConvolution(nn.Module):
         self, x: Tensor, weight: Tensor, tokens: Tokens, window: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Convolve x (batch, n, channels) along its real tokens; return the same shape, and the window after it."""
-        batch, n, channels = x.shape
+        n = x.shape[1]
         slots = None if tokens.mask is None else _slots(tokens.mask)
-        real = x if slots is None else _move(x, slots)
-        first = x.new_zeros(batch, self.before, channels) if window is None else window.to(x.dtype)
-        line = torch.cat([first, F.pad(real, (0, 0, 0, self.kernel - 1 - self.before))], 1)
+        line = self.line(x if slots is None else _move(x, slots), tokens, window)
         with without_autocast(x):
             precise = weight.to(compute_dtype(x.dtype))
             if tokens.sequences is None:
                 y = _convolve(line.to(precise.dtype), precise)
             else:
-                owners = tokens.sequences if slots is None else _move_owners(tokens.sequences, slots)
-                y = _convolve_packed(line.to(precise.dtype), precise, owners, self.before)
+                y = _convolve_packed(line.to(precise.dtype), precise, self.owners(tokens, slots, x), self.before)
         y = CONVOLUTION_ACTIVATIONS[self.activation](y.to(x.dtype))
         if slots is not None:  # gather, because take_along_dim makes the sizes constant in an export
             y = y.gather(1, slots.clamp(max=n - 1)[..., None].expand_as(y))  # at padding y has no meaning
         return y, self.window_after(line, tokens) if self.causal else None
+
+    def line(self, real: Tensor, tokens: Tokens, window: Tensor | None) -> Tensor:
+        """Return the real tokens, those before them and those after them, (batch, n + kernel - 1, channels)."""
+        batch, _, channels = real.shape
+        if tokens.part is not None:
+            return self.line_of_part(real, tokens)
+        first = real.new_zeros(batch, self.before, channels) if window is None else window.to(real.dtype)
+        return torch.cat([first, F.pad(real, (0, 0, 0, self.later))], 1)
+
+    def line_of_part(self, real: Tensor, tokens: Tokens) -> Tensor:
+        """Return the same for a part of a row, whose neighbours other processes hold."""
+        assert tokens.part is not None
+        halo = fetch_halo(real, tokens, self.before, self.later)
+        line = torch.cat([halo.before, F.pad(real, (0, 0, 0, self.later))], 1)
+        counts = real_before(tokens, real)
+        ends = self.before + counts[:, tokens.part.rank + 1] - counts[:, tokens.part.rank]
+        places = ends[:, None] + torch.arange(self.later, device=line.device)  # behind the last real token of each row
+        return line.scatter(1, places[..., None].expand_as(halo.after), halo.after)
+
+    def owners(self, tokens: Tokens, slots: Tensor | None, x: Tensor) -> Tensor:
+        """Return the packed sequence of each token on the line, -1 beyond; (batch or 1, n + kernel - 1)."""
+        if tokens.part is not None:
+            return owners_around(tokens, x, self.before, self.later)
+        assert tokens.sequences is not None
+        owners = tokens.sequences if slots is None else _move_owners(tokens.sequences, slots)
+        return F.pad(owners, (self.before, self.later), value=-1)
 
     def window_after(self, line: Tensor, tokens: Tokens) -> Tensor:
         """Return the last kernel - 1 tokens of the line, or of each packed sequence, zeros where there are fewer."""
@@ -134,14 +159,27 @@ class _Spans(NamedTuple):
 def _spans(line: Tensor, tokens: Tokens, size: int) -> _Spans:
     """Return one span per row, of its last sequence, or one span per packed sequence."""
     batch, n = line.shape[0], line.shape[1] - size
-    real = tokens.mask
-    if real is None:
-        real = torch.ones(batch, n, dtype=torch.bool, device=line.device)
+    real = _real(tokens, batch, n, line)
     if tokens.bounds is not None:
         count = F.pad(real[0].long().cumsum(0), (1, 0))[tokens.bounds]
         return _Spans(torch.zeros_like(count[1:]), count[:-1], count[1:])
-    earlier = torch.zeros_like(real) if tokens.sequences is None else tokens.sequences != tokens.sequences[:, -1:]
-    return _Spans(torch.arange(batch, device=line.device), (real & earlier).sum(1), real.sum(1))
+    rows, ends = torch.arange(batch, device=line.device), real.sum(1)
+    if tokens.part is not None and tokens.whole is not None:  # the last sequence may have begun before the part
+        until = tokens.whole.until(tokens.part.stop)
+        real = _real(until, batch, tokens.part.stop, line)
+        starts = (real & _earlier(until, real)).sum(1) - real_before(tokens, line)[:, tokens.part.rank]
+        return _Spans(rows, starts, ends)
+    return _Spans(rows, (real & _earlier(tokens, real)).sum(1), ends)
+
+
+def _real(tokens: Tokens, batch: int, n: int, like: Tensor) -> Tensor:
+    """Return which tokens are real, (batch, n)."""
+    return torch.ones(batch, n, dtype=torch.bool, device=like.device) if tokens.mask is None else tokens.mask
+
+
+def _earlier(tokens: Tokens, real: Tensor) -> Tensor:
+    """Return which tokens belong to another sequence than the last one, (batch or 1, n)."""
+    return torch.zeros_like(real) if tokens.sequences is None else tokens.sequences != tokens.sequences[:, -1:]
 
 
 def _slots(mask: Tensor) -> Tensor:
@@ -168,10 +206,11 @@ def _convolve(line: Tensor, weight: Tensor) -> Tensor:
     return F.conv1d(line.mT, weight[:, None], groups=len(weight)).mT
 
 
-def _convolve_packed(line: Tensor, weight: Tensor, owners: Tensor, before: int) -> Tensor:
-    """The same within packed sequences: a token of another sequence counts as 0."""
-    n, kernel = owners.shape[1], weight.shape[1]
-    around = F.pad(owners, (before, kernel - 1 - before), value=-1)
+def _convolve_packed(line: Tensor, weight: Tensor, around: Tensor, before: int) -> Tensor:
+    """The same within packed sequences, given that of each token on the line: one of another sequence counts as 0."""
+    kernel = weight.shape[1]
+    n = line.shape[1] - kernel + 1
+    owners = around[:, before : before + n]
     y = torch.zeros_like(line[:, :n])
     for i in range(kernel):
         seen = torch.where((around[:, i : i + n] == owners)[..., None], line[:, i : i + n], 0)

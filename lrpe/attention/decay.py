@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lrpe.arguments import check_count, check_tensor, has_values
 from lrpe.attention.sums.problem import FORGET
-from lrpe.attention.tokens import Tokens, begins
+from lrpe.attention.tokens import Tokens
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
@@ -283,12 +283,12 @@ def decay_between(log_r: Tensor | None, tokens: Tokens) -> Tensor | None:
     A step of several positions decays several times, padding is no step, and the first token of a packed sequence
     forgets everything before it.
     """
-    sequences = tokens.sequences
+    begins = tokens.begins()
     if log_r is not None:
         distances = tokens.distances()
         if distances is not None:
             log_r = (log_r * distances[:, None].to(log_r.device)).clamp(min=FORGET)
-    if sequences is None:
+    if begins is None:
         return log_r
-    steps = torch.zeros(1, 1, 1, dtype=torch.float32, device=sequences.device) if log_r is None else log_r
-    return torch.where(begins(sequences)[:, None].to(steps.device), FORGET, steps)
+    steps = torch.zeros(1, 1, 1, dtype=torch.float32, device=begins.device) if log_r is None else log_r
+    return torch.where(begins[:, None].to(steps.device), FORGET, steps)

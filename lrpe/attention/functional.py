@@ -10,6 +10,7 @@ from torch import Tensor
 from lrpe.arguments import check_real
 from lrpe.attention.decay import Decay, DecayChoice, bound_log_decay, check_alone, read_decay, read_log_decay
 from lrpe.attention.feature_map import FeatureMap, check_feature_dtype, choose_feature_map
+from lrpe.attention.inputs import Given
 from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features
 from lrpe.attention.linear import Choices, sum_and_normalize
 from lrpe.attention.members import complete
@@ -17,7 +18,7 @@ from lrpe.attention.normalizer import Normalizer, choose_normalizer
 from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.steps import Order, read_steps
 from lrpe.attention.summation import Summation, choose_summation
-from lrpe.attention.tokens import Given, read_sides, zero_padding
+from lrpe.attention.tokens import read_sides, zero_padding
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, require, unknown_name

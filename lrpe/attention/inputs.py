@@ -1,6 +1,6 @@
 """Check masks, positions and packed sequences, and bring each into one shape."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,6 +8,19 @@ from torch import Tensor
 from lrpe.arguments import check_tensor, is_integral
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched, packed
+
+
+class Given(NamedTuple):
+    """The arguments of an attention layer that describe its tokens, before they are checked."""
+
+    positions: Tensor | None = None
+    mask: Tensor | None = None
+    sequences: Tensor | None = None
+    cu_seqlens: Tensor | None = None
+
+    @property
+    def packed(self) -> bool:
+        return self.sequences is not None or self.cu_seqlens is not None
 
 
 def read_mask(mask: Any, x: Tensor) -> Tensor:
@@ -78,3 +91,11 @@ def begins(sequences: Tensor) -> Tensor:
     """Return whether each token is the first of its sequence; (batch, n) -> (batch, n)."""
     first = torch.ones_like(sequences[:, :1], dtype=torch.bool)
     return torch.cat([first, sequences[:, 1:] != sequences[:, :-1]], 1)
+
+
+def find_falls(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
+    """Return whether a real token's position is less than that of an earlier one in its sequence; (batch, n)."""
+    span = positions.amax() - positions.amin() + 1
+    height = positions if sequences is None else positions + span * sequences  # above all earlier sequences
+    lowest = torch.iinfo(torch.long).min
+    return (height.masked_fill(~real, lowest).cummax(-1).values > height) & real

@@ -10,11 +10,11 @@ from lrpe.arguments import check_count, check_rate, check_real, check_tensor
 from lrpe.attention.convolution import ShortConvolution, choose_convolution
 from lrpe.attention.decay import Decay, DecayChoice, StepDecay, choose_decay
 from lrpe.attention.feature_map import FeatureMap, feature_width
-from lrpe.attention.inputs import read_step_mask
+from lrpe.attention.inputs import Given, read_step_mask
 from lrpe.attention.output_gate import OutputGate, choose_output_gate
 from lrpe.attention.steps import Order, SharedSteps, State, Steps, choose_steps
 from lrpe.attention.summation import Summation
-from lrpe.attention.tokens import Given, Tokens, read_sides, read_tokens, zero_both_paddings
+from lrpe.attention.tokens import Tokens, read_sides, read_tokens, zero_both_paddings
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import configure_for_heads

@@ -26,6 +26,7 @@ from lrpe.attention.steps import Order, check_cross_attention, last_phase, make_
 from lrpe.attention.summation import Bidirectional, Causal, Summation, choose_summation
 from lrpe.attention.sums.bidirectional import can_fuse, encoded_sum
 from lrpe.attention.sums.packed import packed_states
+from lrpe.attention.sums.parts import sum_over_parts
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.basis import Identity
@@ -33,6 +34,7 @@ from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.householder import Householder
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
+from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import require
 from lrpe.precision import compute_dtype
@@ -53,9 +55,11 @@ def sum_and_normalize(
     """Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s, normalised; and the state after the last token, if the sum is causal."""
     normalizer, summation, state = choices.normalizer, choices.summation, order.state
     check_cross_attention(summation.causal, order)
-    phase = phases_of(order, k)
-    unencoded = _describe_unencoded(q, k, v, choices, order, phase)
+    phase, part = phases_of(order, k), order.tokens.part
     wants_state = wants_state and summation.causal
+    _check_part(choices.encoding, order.tokens, wants_state)
+    # A sum that was divided by Δ cannot be added to those of other processes.
+    unencoded = _describe_unencoded(q, k, v, choices, order, phase) if part is None else None
     separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
@@ -66,20 +70,36 @@ def sum_and_normalize(
     queries, keys, tables = _encode(q, k, choices, order, phase)
     log_decay = decay_between(order.log_decay, order.tokens)
     delta_q, delta_k = normalizer.delta_features(queries), normalizer.delta_features(keys)
-    fusible = isinstance(summation, Bidirectional) and log_decay is None and delta_q is not None
+    fusible = isinstance(summation, Bidirectional) and log_decay is None and delta_q is not None and part is None
     if fusible and delta_q is queries.plain and can_fuse(choices.encoding, tables, q, k, v):
         return normalizer(*encoded_sum(queries.plain, keys.plain, v, choices.encoding, tables)), None
     problem = Problem(queries.encoded, keys.encoded, v, delta_q, delta_k, log_decay)
     if state is not None and v.shape[2] > 0:
         _check_state_fits(state, problem)
         problem = problem._replace(S=state.S, z=None if delta_k is None else state.z)
-    sums = summation(problem)
+    sums = summation(problem) if part is None else sum_over_parts(problem, part, summation.causal, summation)
     out = normalizer(sums.out, sums.delta).to(v.dtype)
     if not wants_state:
         return out, None
     if order.tokens.bounds is not None:
         return out, packed_states(problem, order.tokens, phase)
     return out, state if state is not None and v.shape[2] == 0 else _state_after(sums, order.tokens, phase)
+
+
+def _check_part(encoding: PositionalEncoding, tokens: Tokens, wants_state: bool) -> None:
+    """Refuse what a part of a row that several processes hold cannot have."""
+    if tokens.part is None:
+        return
+    require(
+        not (isinstance(encoding, StochasticEncoding) and encoding.training),
+        "encoding='spe' draws other noise on each process while it trains, so that their scores do not match. Call "
+        "eval(), or use another encoding inside lrpe.parallel.context.",
+    )
+    require(
+        not (wants_state and tokens.whole is not None and tokens.whole.bounds is not None),
+        "A part of a row has no states of the packed sequences in other parts. Pass output_final_state=False or use "
+        "forward, or pass sequences instead of cu_seqlens for the state after the own part.",
+    )
 
 
 _DELTAS: dict[type[Normalizer], Any] = {PlainDelta: "plain", EncodedDelta: "encoded"}

@@ -148,6 +148,12 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         """Return the sums and, if causal, the state, wanted or not: it costs nothing."""
         check_cross_attention(self.causal, order)
         require(
+            order.tokens.part is None,
+            "lrpe.parallel.context spreads linear attention, whose state has a fixed size. Softmax attention must send "
+            "all keys and values, by another algorithm: torch.distributed.tensor.experimental.context_parallel. Use "
+            "linear layers only.",
+        )
+        require(
             not wants_state or order.tokens.bounds is None,
             "cu_seqlens must be None in prefill of a softmax layer, whose state holds the tokens of one sequence per "
             "row. Pass the sequences as rows of a padded batch, with a mask.",

@@ -146,6 +146,8 @@ def _phases(steps: Tensor, tokens: Tokens, before: Tensor | None) -> Tensor:
     if distances is not None:
         u = u * distances.view(distances.shape[0], 1, -1, *(1,) * (u.ndim - 3)).to(u.device)
     p = u.cumsum(2)
+    if tokens.part is not None:  # before the features, so that it cannot be sent along with the sums of these
+        return p + tokens.part.gather(u.sum(2, keepdim=True))[: tokens.part.rank].sum(0)
     if before is None:
         return p
     return p + (before if p.ndim == 3 else before.unsqueeze(2)).to(p.device)

@@ -6,8 +6,18 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_tensor, has_values
-from lrpe.attention.inputs import begins, number_sequences, read_mask, read_positions, read_sequences
+from lrpe.attention.inputs import (
+    Given,
+    begins,
+    find_falls,
+    number_sequences,
+    read_mask,
+    read_positions,
+    read_sequences,
+)
+from lrpe.attention.row import join_row
 from lrpe.errors import require
+from lrpe.parallel import Part, active_group, refuse
 from lrpe.positions import padded
 
 
@@ -21,12 +31,17 @@ class Tokens(NamedTuple):
     gap: Tensor | None = None  # (batch,): steps from the last token of a preceding state to the first token; 1 if None
     next: Tensor | None = None  # (batch,): one past the position of each row's last real token
     consecutive: bool = False  # whether every token is one step after the one before, or after the state
+    part: Part | None = None  # which part of a longer row these tokens are, inside lrpe.parallel.context
+    whole: "Tokens | None" = None  # the tokens of that row; None if all are real, consecutive and of one sequence
 
     def distances(self) -> Tensor | None:
         """Return the steps from the token before, or from the state, to each token, (batch or 1, n); None if all are 1.
 
         Padding takes no step. Across the border of two packed sequences the number has no meaning.
         """
+        if self.part is not None and self.whole is not None:
+            of_row = self.whole.distances()
+            return None if of_row is None else self.part.cut(of_row)
         clock = None if self.consecutive else self.clock()
         if clock is None:
             return None
@@ -52,6 +67,29 @@ class Tokens(NamedTuple):
             return last_real(since, self.mask) + first
         lift = self.sequences * (since.amax(-1, keepdim=True) + 1)  # keeps a maximum from crossing sequences
         return (since + lift).cummax(-1).values - lift + first
+
+    def begins(self) -> Tensor | None:
+        """Return whether each token is the first of its packed sequence, (batch or 1, n); None if nothing is packed."""
+        if self.part is not None and self.whole is not None:
+            of_row = self.whole.begins()
+            return None if of_row is None else self.part.cut(of_row)
+        return None if self.sequences is None else begins(self.sequences)
+
+    def until(self, stop: int) -> "Tokens":
+        """Return the positions, mask and sequences of the tokens before ``stop``."""
+        positions, mask, sequences = (None if x is None else x[:, :stop] for x in self[:3])
+        return Tokens(positions, mask, sequences)
+
+    def cut(self, part: Part) -> "Tokens":
+        """Return a part of these tokens, which make up a row."""
+        assert self.next is not None
+        if self.positions is None:  # all are real, consecutive and of one sequence
+            positions = torch.arange(part.start, part.stop, device=self.next.device)[None]
+            after = torch.full_like(self.next, part.stop)
+            return Tokens(positions, None, None, next=after, consecutive=True, part=part)
+        positions, mask, sequences = (None if x is None else part.cut(x) for x in self[:3])
+        after = _next_position(self.until(part.stop), len(self.next)) if part.stop else torch.zeros_like(self.next)
+        return Tokens(positions, mask, sequences, next=after, part=part, whole=self)
 
 
 def last_real(values: Tensor, mask: Tensor) -> Tensor:
@@ -94,19 +132,6 @@ class _HasPosition(Protocol):
     def position(self) -> Tensor: ...
 
 
-class Given(NamedTuple):
-    """The arguments of an attention layer that describe its tokens, before they are checked."""
-
-    positions: Tensor | None = None
-    mask: Tensor | None = None
-    sequences: Tensor | None = None
-    cu_seqlens: Tensor | None = None
-
-    @property
-    def packed(self) -> bool:
-        return self.sequences is not None or self.cu_seqlens is not None
-
-
 def read_tokens(
     x: Tensor,
     given: Given = Given(),  # noqa: B008  # immutable
@@ -119,8 +144,27 @@ def read_tokens(
     """Check what is said of the n tokens of x (batch, ..., n, d), and fill in default positions.
 
     ``counts`` says whether a decay or token-dependent steps count the steps between these positions, ``causal`` whether
-    tokens see no later ones.
+    tokens see no later ones. Inside ``lrpe.parallel.context`` the tokens are a part of a row that all processes
+    describe together.
     """
+    group = active_group()
+    if group is None:
+        return _read_row(x, given, axes, state, counts, causal)
+    refuse_in_context(axes, state)
+    part, row, of_row = join_row(group, x, given)
+    return _read_row(row, of_row, axes, None, counts, causal).cut(part)
+
+
+def refuse_in_context(axes: int = 1, state: object = None) -> None:
+    """Refuse, inside ``lrpe.parallel.context``, what has no order of tokens or continues another order."""
+    if axes != 1:
+        refuse(f"Tokens on a grid of {axes} axes", "Use an encoding of one axis.")
+    if state is not None:
+        refuse("A sum that continues a state", "Pass state=None and use_cache=False, and the whole sequence as parts.")
+
+
+def _read_row(x: Tensor, given: Given, axes: int, state: _HasPosition | None, counts: bool, causal: bool) -> Tokens:
+    """Return the tokens of x, which are all those of their rows."""
     require(
         axes == 1 or not (counts or state is not None),
         f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None and "
@@ -171,6 +215,7 @@ def read_sides(
         )
         tokens = read_tokens(x, given, axes, state=state, counts=counts, causal=causal)
         return tokens, tokens
+    refuse("Cross-attention", "Call the layer outside of it: every process may hold the whole context.")
     require(
         not given.packed and state is None,
         "Packed sequences and states attend to themselves; pass them without a context.",
@@ -202,7 +247,7 @@ def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, counts: bool)
         counted = _count_real(given, x)
         tokens = given._replace(positions=counted if state is None else counted + state.position[:, None])
     gap = _gap_after(state, tokens) if state is not None and counts else None
-    return tokens._replace(gap=gap, next=_next_position(tokens, x, state))
+    return tokens._replace(gap=gap, next=_next_position(tokens, x.shape[0], state))
 
 
 def _count_real(tokens: Tokens, x: Tensor) -> Tensor:
@@ -239,9 +284,8 @@ def _gap_after(state: _HasPosition, tokens: Tokens) -> Tensor:
     return since if tokens.mask is None else torch.where(tokens.mask.any(-1), since, 0)
 
 
-def _next_position(tokens: Tokens, x: Tensor, state: _HasPosition | None) -> Tensor:
+def _next_position(tokens: Tokens, batch: int, state: _HasPosition | None = None) -> Tensor:
     """Return one past the position of the last sequence's last real token, or else the state's or 0; (batch,)."""
-    batch = x.shape[0]  # not len(x), which would become a constant in an export
     assert tokens.positions is not None
     place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
     if tokens.mask is None and tokens.sequences is None:
@@ -251,7 +295,7 @@ def _next_position(tokens: Tokens, x: Tensor, state: _HasPosition | None) -> Ten
         place = place.masked_fill(~tokens.mask, nowhere)
     if tokens.sequences is not None:
         place = place.masked_fill(tokens.sequences != tokens.sequences[:, -1:], nowhere)
-    before = torch.zeros(batch, dtype=torch.long, device=x.device) if state is None else state.position
+    before = place.new_zeros(batch) if state is None else state.position
     last = place.amax(-1)
     return torch.where(last == nowhere, before, last + 1)
 
@@ -265,7 +309,7 @@ def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, counts: 
     if state is not None:
         _check_beyond(state, positions, real)
     if counts or (causal and tokens.sequences is None):
-        falls = _find_falls(positions.expand(real.shape), real, tokens.sequences)
+        falls = find_falls(positions.expand(real.shape), real, tokens.sequences)
         require(
             not bool(falls.any()),
             lambda: (
@@ -285,11 +329,3 @@ def _check_beyond(state: _HasPosition, positions: Tensor, real: Tensor) -> None:
             f"{first.tolist()} as the least."
         ),
     )
-
-
-def _find_falls(positions: Tensor, real: Tensor, sequences: Tensor | None) -> Tensor:
-    """Return whether a real token's position is less than that of an earlier one in its sequence; (batch, n)."""
-    span = positions.amax() - positions.amin() + 1
-    height = positions if sequences is None else positions + span * sequences  # above all earlier sequences
-    lowest = torch.iinfo(torch.long).min
-    return (height.masked_fill(~real, lowest).cummax(-1).values > height) & real

@@ -11,8 +11,9 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from transformers.utils.generic import can_return_tuple
 
 from lrpe.attention.convolution import ShortConvolution
+from lrpe.attention.inputs import Given
 from lrpe.attention.softmax import SoftmaxAttention
-from lrpe.attention.tokens import Given, Tokens, positions_of, read_tokens
+from lrpe.attention.tokens import Tokens, positions_of, read_tokens
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache, Read

@@ -1,0 +1,102 @@
+"""The sums over a row whose tokens several processes hold in parts: a sum inside each part and one all-gather.
+
+With c_t summed from the beginning of the own part of m tokens, every process sends F = Σ_s exp(c_m - c_s) k_s v_sᵀ and
+the carry exp(c_m). P = Σ_j carry_{j+1} … carry_{r-1} F_j over the parts j before part r is the state before its first
+token, and o_t = (the sum inside the part) + exp(c_t) q_t P. If the sum is not causal, later parts add
+exp(c_m - c_t) q_t Q, with Q = Σ_j carry_{r+1} … carry_{j-1} B_j and B = Σ_s exp(c_s) k_s v_sᵀ. The size of what is sent
+does not depend on the number of tokens (LASP-2, Sun et al., 2025).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lrpe.attention.sums.problem import Problem, Sums
+from lrpe.parallel import Part
+from lrpe.precision import compute_dtype, in_full_precision
+
+
+def sum_over_parts(problem: Problem, part: Part, causal: bool, sum_inside: Callable[[Problem], Sums]) -> Sums:
+    """Return the sums of the own tokens over the whole row, and if causal the state after the own part."""
+    weights = _PartWeights.of(problem)
+    summaries = [_summarize(problem, weights.after)]
+    if not causal and weights.before is not None:
+        summaries.append(_summarize(problem, weights.before))
+    states = [state for summary in summaries for state in summary]
+    sent = [*states, weights.carry]
+    gathering = part.start_gather(torch.cat([x.flatten() for x in sent]))
+    inside = sum_inside(problem)  # while the summaries of all processes are on their way
+    *gathered, carries = _split(gathering.wait(), sent)
+    count = len(summaries[0])
+    before = [_fold(states[: part.rank], carries) for states in gathered[:count]]
+    sums = _add(problem, inside, before, weights.before, weights.carry)
+    if causal:
+        return sums
+    later = slice(part.rank + 1, None)
+    after = [_fold(states[later].flip(0), carries[later].flip(0)) for states in gathered[-count:]]
+    return _add(problem, sums, after, weights.after, None)
+
+
+class _PartWeights(NamedTuple):
+    """The weights between the tokens of a part and its two ends; None if all are 1."""
+
+    before: Tensor | None  # exp(c_t), (batch or 1, heads or 1, n, 1): from the last token of the part before
+    after: Tensor | None  # exp(c_m - c_t), the same shape: to the last token of the part
+    carry: Tensor  # exp(c_m), (batch, heads, 1, 1)
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_PartWeights":
+        k, dtype = problem.k, compute_dtype(problem.v.dtype)
+        if problem.log_decay is None:
+            return cls(None, None, k.new_ones(*k.shape[:2], 1, 1, dtype=dtype))
+        c, forgotten = (F.pad(x, (1, 0)) for x in problem.summed_decay())  # the first is the end of the part before
+        before = (c.exp() * (forgotten == 0)).to(k.device, dtype)
+        after = ((c[..., -1:] - c).exp() * (forgotten == forgotten[..., -1:])).to(k.device, dtype)
+        return cls(before[..., 1:, None], after[..., 1:, None], before[..., -1:, None].expand(*k.shape[:2], 1, 1))
+
+
+@in_full_precision
+def _summarize(problem: Problem, weight: Tensor | None) -> list[Tensor]:
+    """Return Σ_s w_s k_s v_sᵀ and, if there is a Δ, Σ_s w_s k'_s as a column; (batch, heads, f, e) and (..., f', 1)."""
+    dtype = compute_dtype(problem.v.dtype)
+    v = problem.v.to(dtype) if weight is None else problem.v.to(dtype) * weight
+    summary = [problem.k.to(dtype).mT @ v]
+    if problem.delta_k is not None:
+        ones = torch.ones_like(v[..., :1]) if weight is None else weight.expand(*v.shape[:3], 1)
+        summary.append(problem.delta_k.to(dtype).mT @ ones)
+    return summary
+
+
+def _split(gathered: Tensor, like: list[Tensor]) -> list[Tensor]:
+    """Return the tensors that each process sent in one row of ``gathered``: (processes, *shape) each."""
+    pieces = gathered.split([x.numel() for x in like], -1)
+    return [piece.unflatten(-1, x.shape) for piece, x in zip(pieces, like, strict=True)]
+
+
+def _fold(states: Tensor, carries: Tensor) -> Tensor:
+    """Return the state after these parts: each in turn decays the state before it and adds its own."""
+    total = states[:0].sum(0)  # zeros with a gradient: every process must take part in the backward pass
+    for state, carry in zip(states, carries, strict=False):
+        total = total * carry + state
+    return total
+
+
+@in_full_precision
+def _add(problem: Problem, sums: Sums, states: list[Tensor], weight: Tensor | None, carry: Tensor | None) -> Sums:
+    """Add what the tokens beyond one end of the part contribute, given the states S and z at that end."""
+    out = sums.out + _read(problem.q, states[0], weight)
+    S = None if carry is None or sums.S is None else sums.S + carry * states[0]
+    if sums.delta is None or problem.delta_q is None:
+        return Sums(out, None, S, None)
+    z = None if carry is None or sums.z is None else sums.z + (carry * states[1])[..., 0]
+    return Sums(out, sums.delta + _read(problem.delta_q, states[1], weight), S, z)
+
+
+def _read(q: Tensor, state: Tensor, weight: Tensor | None) -> Tensor:
+    """Return w_t q_t S for q (batch, heads, n, f) and the state of each group of heads."""
+    rows = q.to(state.dtype).unflatten(1, (state.shape[1], q.shape[1] // state.shape[1]))
+    read = rows @ state.unsqueeze(2)
+    return (read if weight is None else read * weight.unsqueeze(2)).flatten(1, 2)
