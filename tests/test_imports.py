@@ -50,7 +50,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
-        *("inputs", "weights", "trunk"),
+        *("inputs", "parts", "weights", "trunk"),
         *("language_models", "classification", "saved", "remote_code", "export"),
     ),
     "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),

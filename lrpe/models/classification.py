@@ -9,7 +9,9 @@ from transformers.utils.generic import can_return_tuple
 
 from lrpe.errors import LrpeError, require
 from lrpe.models.configuration import LrpeConfig
+from lrpe.models.parts import refuse_labels
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+from lrpe.parallel import refuse
 from lrpe.precision import compute_dtype
 
 
@@ -111,6 +113,7 @@ class LrpeForTokenClassification(LrpeClassificationModel):
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Return logits (batch, n, num_labels); ``labels`` are (batch, n) integers, -100 for tokens without one."""
+        refuse_labels(labels)
         options = {"use_cache": False, "inputs_embeds": inputs_embeds} | kwargs
         output = self.model(input_ids, attention_mask, position_ids, return_dict=True, **options)
         logits = self.classifier(output.last_hidden_state)
@@ -148,6 +151,7 @@ class LrpeForImageClassification(LrpeClassificationModel):
 
 def pool(x: Tensor, mask: Tensor | None, kind: str) -> Tensor:
     """Return the mean, the last or the first of the real tokens; (batch, n, width) -> (batch, width)."""
+    refuse("Pooling over the tokens of a row", "Pool lrpe.parallel.join_parts of the trunk's output.")
     if mask is None:
         return {"mean": lambda: x.mean(1), "last": lambda: x[:, -1], "first": lambda: x[:, 0]}[kind]()
     real = (mask != 0).long()

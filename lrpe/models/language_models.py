@@ -13,7 +13,9 @@ from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS
 from lrpe.models.cache import LrpeCache
 from lrpe.models.configuration import LrpeConfig
+from lrpe.models.parts import refuse_labels
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
+from lrpe.parallel import refuse
 
 
 class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
@@ -47,6 +49,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
 
         ``labels`` are the input tokens, -100 where nothing is to be predicted; they are shifted here for the loss.
         """
+        refuse_labels(labels)
         given = (input_ids, attention_mask, position_ids, past_key_values, inputs_embeds)
         output = self.model(*given, use_cache=use_cache, return_dict=True, **kwargs)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep  # -0: all
@@ -64,6 +67,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length, *_: Any
     ) -> None:
         """Give generate() an empty LrpeCache with room for all it may generate, unless the caller passed one."""
+        refuse("Generation, which adds tokens to one part,", "Call generate() outside of it.")
         require(
             generation_config.cache_implementation is None,
             "cache_implementation must be None: the cache of this model is an LrpeCache; got "
@@ -130,6 +134,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         **kwargs: Any,
     ) -> MaskedLMOutput:
         """Return logits (batch, n, vocab_size); ``labels`` are the true tokens, -100 where nothing was masked."""
+        refuse_labels(labels)
         given = (input_ids, attention_mask, position_ids)
         output = self.model(*given, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         mask = None if attention_mask is None else attention_mask != 0

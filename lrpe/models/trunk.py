@@ -18,8 +18,10 @@ from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache, Read
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.inputs import PatchEmbedding, TokenPositions, check_kwargs, embed_tokens, of_new_tokens, packed_by
+from lrpe.models.inputs import PatchEmbedding, TokenPositions, check_kwargs, embed_tokens, of_new_tokens
+from lrpe.models.parts import check_trunk, separate
 from lrpe.models.weights import KeepsPrecision, check_found, follow, naming_damage, stored_config
+from lrpe.parallel import active_group
 
 
 class LrpePreTrainedModel(KeepsPrecision, PreTrainedModel):
@@ -143,17 +145,19 @@ class LrpeModel(LrpePreTrainedModel):
         by ``position_ids`` that restart.
         """
         check_kwargs(kwargs)
+        check_trunk(self.config, self.training, pixel_values, past_key_values, use_cache)
         x, places = self.embed(input_ids, inputs_embeds, pixel_values, position_ids)
         past = past_key_values if isinstance(past_key_values, LrpeCache) else None
         mask = of_new_tokens(attention_mask, x.shape[1], 0 if past is None else past.get_seq_length())
         if cu_seq_lens_q is not None:
             seq_idx = None  # a collator may pass both; they are equivalent
         elif seq_idx is None and past is None and pixel_values is None:
-            seq_idx = packed_by(position_ids, mask)
+            seq_idx = separate(position_ids, mask, x.shape[0])
         packed = seq_idx is not None or cu_seq_lens_q is not None
         if input_ids is not None and past is None and not packed:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        cache = self.choose_cache(past_key_values, False if packed and use_cache is None else use_cache)
+        stateless = packed or active_group() is not None
+        cache = self.choose_cache(past_key_values, False if stateless and use_cache is None else use_cache)
         states = self.start(cache, x.shape[0])
         counts = any(block.attention.counts for block in self.layers)
         axes = self.config.position_axes
