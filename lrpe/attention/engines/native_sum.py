@@ -122,7 +122,8 @@ class _NativeSum(Differentiable):
 
     @staticmethod
     def backward(ctx, *grads: Any):
-        tensors, kept = ctx.saved_tensors[: ctx.count], dict(zip(ctx.kept, ctx.saved_tensors[ctx.count :], strict=True))
+        saved = ctx.saved_tensors  # read once: under checkpointing a second read is an error
+        tensors, kept = saved[: ctx.count], dict(zip(ctx.kept, saved[ctx.count :], strict=True))
         if all(g is None for g in grads):
             return (None,) * (1 + ctx.count)
         # A second derivative or a batched gradient needs operations that torch knows.
