@@ -106,7 +106,16 @@ ORDER: dict[str, tuple[str, ...]] = {
         "token_prediction",
     ),
     "lrpe.lab.training": (
-        *("run_files", "processes", "settings", "steps", "parallel", "old_optimizer_state", "old_angle_moments"),
+        *(
+            "run_files",
+            "processes",
+            "settings",
+            "steps",
+            "parallel",
+            "contexts",
+            "old_optimizer_state",
+            "old_angle_moments",
+        ),
         *("checkpoint", "checkpoint_history", "record", "monitors", "loop"),
     ),
 }

@@ -23,6 +23,9 @@ from lrpe.schema import Count
 _PADDED = {"labels": UNSCORED, "attention_mask": 0}  # others: ids get the padding token
 
 
+PER_TOKEN = ("input_ids", "labels", "sequences", "attention_mask")  # labels are shifted already
+
+
 def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the LrpeConfig fields that a tokeniser decides."""
     roles = {f"{role}_token_id": tokenizer.specials.get(role) for role in ("bos", "eos", "pad")}
@@ -113,6 +116,9 @@ class LanguageModelling(Task):
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         return total_loss(model, batch, use_cache=False)
 
+    def names_per_token(self) -> tuple[str, ...]:
+        return PER_TOKEN
+
     def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         return observe_tokens(model, batch, use_cache=False) | {"words": batch["words"], "bytes": batch["bytes"]}
 
@@ -158,6 +164,9 @@ class MaskedLanguageModelling(Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> Loss:
         return total_loss(model, batch)
+
+    def names_per_token(self) -> tuple[str, ...]:
+        return PER_TOKEN
 
     def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         return observe_tokens(model, batch)

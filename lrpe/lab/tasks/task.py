@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lrpe.errors import require
+from lrpe.errors import LrpeError, require
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.data.dataset import Dataset, Sample
 
@@ -55,6 +55,17 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
         """Return the metrics of a whole split from the observations of all its samples."""
+
+    def names_per_token(self) -> tuple[str, ...]:
+        """Return the entries of a batch that are (batch, n), and that processes may hold in parts.
+
+        Raises:
+            LrpeError: the loss is not a sum over tokens.
+        """
+        raise LrpeError(
+            f"context_parallel cuts rows of tokens whose losses add up; the loss of {self.name} does not. Pass "
+            "--training.context_parallel 1."
+        )
 
     def batches(self, split: str, size: int, training: bool, **options: Any) -> Batches:
         """Return batches of a split; the options are those of ``Batches``: seed, rank, world, workers."""

@@ -15,6 +15,7 @@ from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.tasks.task import Batch, Loss, Task, describe_metrics, evaluate, to_device
 from lrpe.lab.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from lrpe.lab.training.checkpoint_history import CheckpointHistory
+from lrpe.lab.training.contexts import Contexts
 from lrpe.lab.training.monitors import Monitor, ProgressBar, choose_monitors
 from lrpe.lab.training.parallel import choose_parallel
 from lrpe.lab.training.processes import Stop, rank, run_on_first, sum_over_processes, world_size
@@ -79,11 +80,12 @@ class Loop:
         if training.checkpointing:
             bare.gradient_checkpointing_enable()
         self.parallel = choose_parallel(training.parallel)
+        self.contexts = Contexts(training.context_parallel, self.device)
         self.model = self.parallel.wrap(bare)
         self.forward: Any = torch.compile(self.model) if training.compile else self.model
         self.precision = Precision(training.precision, self.device)
         batch, seed, workers = training.optimization.batch, training.seed, training.workers
-        self.steps = Steps(task, batch, training.micro_batch, seed=seed, workers=workers)
+        self.steps = Steps(task, batch, training.micro_batch, training.context_parallel, seed=seed, workers=workers)
         limit = training.evaluation_batches * (training.evaluation_batch or batch)
         self.validation = build_validation_batches(task, training.evaluation_batch or self.steps.size, limit, workers)
         self.plan = training.optimization.count_in_updates(self.steps.updates_per_epoch)
@@ -183,7 +185,7 @@ class Loop:
         """
         losses, handled = [], 0  # totals and counts alternate, and stay on the device so that no step waits for it
         for step in range(self.steps.accumulated):
-            batch = next(steps)
+            batch = self.contexts.cut(self.task, next(steps))
             amount, self.unit = measure(batch)
             with self.parallel.step(self.model, last=step == self.steps.accumulated - 1):
                 loss = self.compute_loss(to_device(batch, str(self.device)))
@@ -194,7 +196,7 @@ class Loop:
         return sum_over_processes([sum(numbers[::2]), sum(numbers[1::2]), handled, self.stop.asked], self.device)
 
     def compute_loss(self, batch: Batch) -> Loss:
-        with self.precision.autocast():
+        with self.precision.autocast(), self.contexts.enter():
             return self.task.loss(self.forward, batch)
 
     def backward(self, total: Tensor) -> None:

@@ -21,7 +21,8 @@ from lrpe.serialization import read_yaml, to_json
 
 # Fields, by section, that affect how a run is computed but not what it learns; a resumed run may change them.
 _FREE = {
-    "training": {"micro_batch", "workers", "compile", "checkpointing", "parallel", "wandb", "timeout"},
+    "training": {"micro_batch", "workers", "compile", "checkpointing", "parallel", "context_parallel"}
+    | {"wandb", "timeout"},
     "checkpoint": {"path"},
 }
 Config = dict[str, Any]

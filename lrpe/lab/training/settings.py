@@ -108,6 +108,8 @@ class Training:
         compile: whether to compile the model with torch.compile.
         checkpointing: whether to recompute activations in the backward pass instead of keeping them.
         parallel: whether each process keeps the whole model (ddp) or a shard of it (fsdp).
+        context_parallel: how many processes share each row of tokens, each of them a part; language modelling with
+            linear attention only. It divides the number of processes.
         wandb: the Weights & Biases project to log to, if any.
         timeout: seconds to wait for a process that does not answer before the run ends.
     """
@@ -124,6 +126,7 @@ class Training:
     compile: bool = False
     checkpointing: bool = False
     parallel: Literal["ddp", "fsdp"] = "ddp"
+    context_parallel: int = 1
     wandb: str | None = None
     timeout: float = TIMEOUT
 
@@ -133,5 +136,14 @@ class Training:
         )
         require(self.seed >= 0, f"seed must be at least 0; got seed={self.seed}.")
         require(1 <= self.timeout <= 10**6, f"timeout must be from 1 to 10^6 seconds; got timeout={self.timeout}.")
+        require(
+            self.context_parallel >= 1,
+            f"context_parallel must be at least 1; got context_parallel={self.context_parallel}.",
+        )
+        require(
+            self.context_parallel == 1 or not self.compile,
+            f"compile must be False with context_parallel={self.context_parallel}: torch.compile cannot trace what the "
+            "processes exchange. Pass --training.compile false.",
+        )
         for name in ("micro_batch", "save_every", "evaluation_batch", "evaluation_batches", "workers"):
             require(getattr(self, name) >= 0, f"{name} must be at least 0; got {name}={getattr(self, name)}.")

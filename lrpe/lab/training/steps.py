@@ -26,18 +26,20 @@ class Steps:
     """Batches of ``batch`` samples per update; each process takes its share in ``accumulated`` steps.
 
     ``micro_batch`` is the number of samples per step; 0 takes the whole share. An incomplete last batch is dropped.
+    ``context`` consecutive processes take the same share.
     """
 
-    def __init__(self, task: Task, batch: int, micro_batch: int = 0, **options: Any):
-        share = batch // world_size()
+    def __init__(self, task: Task, batch: int, micro_batch: int = 0, context: int = 1, **options: Any):
+        shares = world_size() // context
+        share = batch // shares
         self.size = min(micro_batch or share, share)  # samples per step
         require(
-            batch % world_size() == 0 and self.size >= 1 and share % self.size == 0,
+            batch % shares == 0 and self.size >= 1 and share % self.size == 0,
             f"batch must divide evenly among processes, and each share into micro-batches; got batch={batch}, "
-            f"processes={world_size()}, micro_batch={micro_batch}.",
+            f"processes={world_size()}, context_parallel={context}, micro_batch={micro_batch}.",
         )
         self.accumulated = share // self.size
-        self.batches = task.batches("train", self.size, training=True, rank=rank(), world=world_size(), **options)
+        self.batches = task.batches("train", self.size, training=True, rank=rank() // context, world=shares, **options)
         self.updates_per_epoch = len(self.batches) // self.accumulated
         require(self.updates_per_epoch >= 1, f"batch must not exceed the samples of an epoch; got batch={batch}.")
 
