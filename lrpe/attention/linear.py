@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrpe.arguments import check_count
 from lrpe.attention.decay import DecayChoice, decay_between
-from lrpe.attention.engines.choice import choose_engine
+from lrpe.attention.engines.choice import Engine, choose_engine
 from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
 from lrpe.attention.layer import (
@@ -26,7 +26,7 @@ from lrpe.attention.steps import Order, check_cross_attention, last_phase, make_
 from lrpe.attention.summation import Bidirectional, Causal, Summation, choose_summation
 from lrpe.attention.sums.bidirectional import can_fuse, encoded_sum
 from lrpe.attention.sums.packed import packed_states
-from lrpe.attention.sums.parts import sum_over_parts
+from lrpe.attention.sums.parts import continue_over_parts, sum_over_parts
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.basis import Identity
@@ -37,6 +37,7 @@ from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
 from lrpe.errors import require
+from lrpe.parallel import Part
 from lrpe.precision import compute_dtype
 
 
@@ -58,13 +59,12 @@ def sum_and_normalize(
     phase, part = phases_of(order, k), order.tokens.part
     wants_state = wants_state and summation.causal
     _check_part(choices.encoding, order.tokens, wants_state)
-    # A sum that was divided by Δ cannot be added to those of other processes.
-    unencoded = _describe_unencoded(q, k, v, choices, order, phase) if part is None else None
+    unencoded = _describe_unencoded(q, k, v, choices, order, phase)
     separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
         if engine.name != "torch":  # which computes each of the features when it is first needed, as below
-            sums = engine.sums(unencoded)
+            sums = engine.sums(unencoded) if part is None else _sum_fused_parts(engine, unencoded, part)
             out = sums.out if unencoded.delta else normalizer(sums.out, None)
             return out.to(v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
     queries, keys, tables = _encode(q, k, choices, order, phase)
@@ -84,6 +84,12 @@ def sum_and_normalize(
     if order.tokens.bounds is not None:
         return out, packed_states(problem, order.tokens, phase)
     return out, state if state is not None and v.shape[2] == 0 else _state_after(sums, order.tokens, phase)
+
+
+def _sum_fused_parts(engine: Engine, problem: Unencoded, part: Part) -> Sums:
+    """Return the sums of a part of a row by an engine that computes the features itself."""
+    shapes = problem.shapes()._replace(log_decay=problem.log_decay)
+    return continue_over_parts(shapes, part, lambda S, z: engine.sums(problem._replace(S=S, z=z)))
 
 
 def _check_part(encoding: PositionalEncoding, tokens: Tokens, wants_state: bool) -> None:

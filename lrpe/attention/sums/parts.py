@@ -40,6 +40,27 @@ def sum_over_parts(problem: Problem, part: Part, causal: bool, sum_inside: Calla
     return _add(problem, sums, after, weights.after, None)
 
 
+def continue_over_parts(shapes: Problem, part: Part, sum_after: Callable[[Tensor | None, Tensor | None], Sums]) -> Sums:
+    """Return the same of a causal sum that is fused with its features, and so has neither these nor a numerator.
+
+    It is computed twice: alone for the summary, and after the state of the earlier parts. Nothing overlaps with the
+    all-gather, but no features are kept for the backward pass. What is sent is what ``sum_over_parts`` sends, so that
+    processes may differ in which of the two they use.
+
+    Args:
+        shapes: a problem with the shapes of the features and the log-decay.
+        part: the own part.
+        sum_after: the sums after a state S and z.
+    """
+    summary = sum_after(None, None)
+    assert summary.S is not None
+    states = [summary.S] if summary.z is None else [summary.S, summary.z[..., None]]
+    sent = [*states, _PartWeights.of(shapes).carry]
+    *gathered, carries = _split(part.gather(torch.cat([x.flatten() for x in sent])), sent)
+    S, *of_delta = (_fold(states[: part.rank], carries) for states in gathered)
+    return sum_after(S, of_delta[0][..., 0] if of_delta else None)
+
+
 class _PartWeights(NamedTuple):
     """The weights between the tokens of a part and its two ends; None if all are 1."""
 

@@ -36,7 +36,7 @@ class Steps:
         require(
             batch % shares == 0 and self.size >= 1 and share % self.size == 0,
             f"batch must divide evenly among processes, and each share into micro-batches; got batch={batch}, "
-            f"processes={world_size()}, context_parallel={context}, micro_batch={micro_batch}.",
+            f"processes={world_size()}, micro_batch={micro_batch}, context_parallel={context}.",
         )
         self.accumulated = share // self.size
         self.batches = task.batches("train", self.size, training=True, rank=rank() // context, world=shares, **options)
