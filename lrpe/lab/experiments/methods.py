@@ -109,7 +109,9 @@ def authors(method: Method, model: Fields) -> Fields:
     positions = {"absolute_positions": model.get("absolute_positions") or "sinusoidal"}
     fields = {"normalizer": "plain"} | positions | _rows_own(method, model) | method.authors
     if model.get("image_size") is not None:
-        fields = {"position_layout": "diagonal"} | fields | ({"normalizer": "plain"} if method.authors == _ENCODED else {})
+        fields = (
+            {"position_layout": "diagonal"} | fields | ({"normalizer": "plain"} if method.authors == _ENCODED else {})
+        )
     return fields | (_shared_by_heads(model) if method.name == "per" else {})
 
 
