@@ -51,7 +51,7 @@ def under_vmap(tensor: Tensor) -> bool:
     return False
 
 
-def _needs_gradient(*inputs: Any) -> bool:
+def needs_gradient(*inputs: Any) -> bool:
     """Return whether a result of these inputs needs a gradient."""
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
 
@@ -78,6 +78,6 @@ class Differentiable(Function):
     def of(cls, *inputs: Any) -> Any:
         if not eager():
             return cls.apply(*inputs)
-        if _needs_gradient(*inputs):
+        if needs_gradient(*inputs):
             return super(Function, cls).apply(*inputs)  # type: ignore[misc]
         return cls.forward(*inputs)

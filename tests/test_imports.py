@@ -41,12 +41,16 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("instances", "derive", "kernels", "matching"),
     ),
     "lrpe.attention": (
-        *("inputs", "row", "tokens", "halo", "feature_map", "normalizer", "state", "sums", "engines", "summation"),
-        *("convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax", "functional"),
+        *("inputs", "row", "tokens", "halo", "feature_map", "normalizer", "state", "sums", "engines", "projection"),
+        *("summation", "convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax"),
+        "functional",
     ),
-    "lrpe.attention.sums": (*("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed", "parts"),),
+    "lrpe.attention.sums": (
+        *("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed", "recurrent", "parts"),
+    ),
     "lrpe.attention.engines": (
-        *("library", "unencoded", "native_sum", "native", "fla_sum", "fla", "torch_engine", "choice"),
+        *("library", "unencoded", "one_token", "native_sum", "native_step", "native_product", "native"),
+        *("fla_sum", "fla", "torch_engine", "choice"),
     ),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),

@@ -12,6 +12,7 @@ from lrpe.attention.decay import Decay, DecayChoice, StepDecay, choose_decay
 from lrpe.attention.feature_map import FeatureMap, feature_width
 from lrpe.attention.inputs import Given, read_step_mask
 from lrpe.attention.output_gate import OutputGate, choose_output_gate
+from lrpe.attention.projection import Projection
 from lrpe.attention.steps import Order, SharedSteps, State, Steps, choose_steps
 from lrpe.attention.summation import Summation
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens, zero_both_paddings
@@ -84,10 +85,10 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
                 lambda name=name, value=value: f"{name} must be True or False; got {name}={value!r}.",
             )
         check_rate("dropout", dropout)
-        self.q_proj = nn.Linear(sizes.width, sizes.heads * sizes.head_dim, bias=qkv_bias)
-        self.k_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.head_dim, bias=qkv_bias)
-        self.v_proj = nn.Linear(sizes.width, sizes.key_heads * sizes.value_dim, bias=qkv_bias)
-        self.o_proj = nn.Linear(sizes.heads * sizes.value_dim, sizes.width, bias=bias)
+        self.q_proj = Projection(sizes.width, sizes.heads * sizes.head_dim, bias=qkv_bias)
+        self.k_proj = Projection(sizes.width, sizes.key_heads * sizes.head_dim, bias=qkv_bias)
+        self.v_proj = Projection(sizes.width, sizes.key_heads * sizes.value_dim, bias=qkv_bias)
+        self.o_proj = Projection(sizes.heads * sizes.value_dim, sizes.width, bias=bias)
         self.dropout = nn.Dropout(dropout)
 
     def choose_order(self, decay: DecayChoice) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from lrpe.arguments import check_count
 from lrpe.attention.decay import DecayChoice, decay_between
 from lrpe.attention.engines.choice import Engine, choose_engine
+from lrpe.attention.engines.one_token import OneToken
 from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
 from lrpe.attention.layer import (
@@ -29,6 +30,7 @@ from lrpe.attention.sums.packed import packed_states
 from lrpe.attention.sums.parts import continue_over_parts, sum_over_parts
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
+from lrpe.autograd import needs_gradient
 from lrpe.encodings.basis import Identity
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.householder import Householder
@@ -59,7 +61,8 @@ def sum_and_normalize(
     phase, part = phases_of(order, k), order.tokens.part
     wants_state = wants_state and summation.causal
     _check_part(choices.encoding, order.tokens, wants_state)
-    unencoded = _describe_unencoded(q, k, v, choices, order, phase)
+    describe = _describe_token if q.shape[2] == 1 and state is not None else _describe_unencoded
+    unencoded = describe(q, k, v, choices, order, phase)
     separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
@@ -136,6 +139,33 @@ def _describe_unencoded(
         return problem
     _check_state_fits(order.state, problem.shapes())
     return problem._replace(S=order.state.S, z=None if delta is None else order.state.z)
+
+
+def _describe_token(
+    q: Tensor, k: Tensor, v: Tensor, choices: Choices, order: Order, phase: Tensor | None
+) -> OneToken | None:
+    """Return one token before φ and the encoding, or None if these have another form, or if a gradient is needed."""
+    encoding, normalizer, state = choices.encoding, choices.normalizer, order.state
+    if torch.compiler.is_compiling() or type(choices.summation) is not Causal or encoding.angle_count is None:
+        return None
+    if not _rotates_pairs(encoding) or encoding.head_dim != q.shape[3]:
+        return None
+    if type(normalizer) not in _DELTAS and not isinstance(normalizer, OutputNorm):
+        return None
+    log_decay, delta = decay_between(order.log_decay, order.tokens), _DELTAS.get(type(normalizer))
+    if torch.is_grad_enabled() and needs_gradient(q, k, v, log_decay, phase, *state, *encoding.parameters()):
+        return None
+    assert order.tokens.positions is not None  # a state sets them
+    place = order.tokens.positions, phase, order.keys.mask
+    z = None if delta is None else state.z
+    token = OneToken(q, k, v, choices.phi, encoding, *place, delta, log_decay, state.S, z)
+    _check_state_fits(state, token.shapes())
+    return token
+
+
+def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
+    """Return whether an encoding is a rotation of pairs, or nothing, after reflections or nothing, and after φ."""
+    return _is_reflection_and_table(encoding) and type(encoding.matrix) is Orthogonal
 
 
 def _is_reflection_and_table(encoding: PositionalEncoding) -> TypeGuard[Encoding]:

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lrpe.attention.projection import Projection
 from lrpe.errors import unknown_name
 
 OUTPUT_GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "silu": F.silu}
@@ -20,7 +21,7 @@ class OutputGate(nn.Module):
         if not isinstance(activation, str) or activation not in OUTPUT_GATES:
             raise unknown_name("output_gate", activation, [*OUTPUT_GATES, "None"])
         self.activation = activation
-        self.proj = nn.Linear(width, joined, bias=bias)
+        self.proj = Projection(width, joined, bias=bias)
 
     def forward(self, heads: Tensor, x: Tensor) -> Tensor:
         """Gate the joined heads (batch, n, joined) by the tokens x (batch, n, width)."""

@@ -8,6 +8,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from lrpe.attention.decay import choose_decay
 from lrpe.attention.feature_map import choose_feature_map
 from lrpe.attention.linear import LinearAttention
+from lrpe.attention.projection import Projection
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValues
 from lrpe.attention.steps import choose_steps
@@ -110,9 +111,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: LrpeConfig):
         super().__init__()
         width, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
-        self.gate_proj = nn.Linear(width, inner, bias=bias) if config.gated else None
-        self.up_proj = nn.Linear(width, inner, bias=bias)
-        self.down_proj = nn.Linear(inner, width, bias=bias)
+        self.gate_proj = Projection(width, inner, bias=bias) if config.gated else None
+        self.up_proj = Projection(width, inner, bias=bias)
+        self.down_proj = Projection(inner, width, bias=bias)
         self.act = ACT2FN[config.hidden_act]
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 

@@ -9,6 +9,7 @@ from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from lrpe.attention.projection import Projection
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS
 from lrpe.models.cache import LrpeCache
@@ -29,7 +30,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         config = self.config
         require(bool(self.config.causal), "causal must be True or None in LrpeForCausalLM; got causal=False.")
         self.model = LrpeModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head = Projection(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
     @can_return_tuple

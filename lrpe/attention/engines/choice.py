@@ -9,6 +9,7 @@ import torch
 
 from lrpe.attention.engines.fla import FlaEngine
 from lrpe.attention.engines.native import NativeEngine
+from lrpe.attention.engines.one_token import OneToken
 from lrpe.attention.engines.torch_engine import TorchEngine
 from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.sums.problem import Problem, Sums
@@ -24,11 +25,11 @@ class Engine(Protocol):
         """Return why the engine is not here at all, or None."""
         ...
 
-    def declines(self, problem: Problem | Unencoded) -> str | None:
+    def declines(self, problem: Problem | Unencoded | OneToken) -> str | None:
         """Return why the engine does not take this problem, before anything is computed, or None."""
         ...
 
-    def sums(self, problem: Problem | Unencoded) -> Sums:
+    def sums(self, problem: Problem | Unencoded | OneToken) -> Sums:
         """Return the solution, with gradients. That of an unencoded problem is divided by Δ."""
         ...
 
@@ -47,7 +48,7 @@ _asked: ContextVar[str | None] = ContextVar("asked", default=None)
 _ran: ContextVar[Ran | None] = ContextVar("ran", default=None)
 
 
-def choose_engine(problem: Problem | Unencoded) -> Engine:
+def choose_engine(problem: Problem | Unencoded | OneToken) -> Engine:
     """Return the engine for a problem.
 
     Raises:
@@ -65,6 +66,11 @@ def choose_engine(problem: Problem | Unencoded) -> Engine:
             return engine
         declined[name] = reason
     raise LrpeError(f"engine {asked!r} does not take this sum: {declined[asked]}. Use lrpe.engines.use('torch').")
+
+
+def allows(name: str) -> bool:
+    """Return whether ``use`` does not ask for another engine than this."""
+    return _asked.get() in (None, name)
 
 
 @contextmanager

@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.engines.library import load_library
+from lrpe.attention.engines.native_step import declines_token, native_step
 from lrpe.attention.engines.native_sum import MOST_REFLECTIONS, feature_code, native_sums
+from lrpe.attention.engines.one_token import OneToken, is_one_token
 from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.sums.problem import Problem, Sums
-from lrpe.autograd import only_torch_operations
+from lrpe.autograd import needs_gradient, only_torch_operations
 
 
 class NativeEngine:
@@ -20,19 +22,25 @@ class NativeEngine:
         found = load_library()
         return found if isinstance(found, str) else None
 
-    def declines(self, problem: Problem | Unencoded) -> str | None:
+    def declines(self, problem: Problem | Unencoded | OneToken) -> str | None:
         """Return why the engine leaves this problem to torch, or None if it takes it."""
         if only_torch_operations():
             return "torch.compile, export, tracing, torch.func and forward-mode derivatives need torch's operations"
         missing = self.missing()
         if missing is not None:
             return missing
+        if isinstance(problem, OneToken):
+            return declines_token(problem)
         if isinstance(problem, Problem):
             return _declines_tensors(problem)
         return _declines_tensors(problem) or _declines_features(problem)
 
-    def sums(self, problem: Problem | Unencoded) -> Sums:
+    def sums(self, problem: Problem | Unencoded | OneToken) -> Sums:
         """Return the sums. Those of an unencoded problem are divided by Δ."""
+        if isinstance(problem, OneToken):
+            return native_step(problem)
+        if isinstance(problem, Problem) and is_one_token(problem) and not needs_gradient(*problem):
+            return native_step(problem)
         return native_sums(problem)
 
 

@@ -1,9 +1,11 @@
 """The torch engine: every sum, through torch's own operations."""
 
+from lrpe.attention.engines.one_token import is_one_token
 from lrpe.attention.engines.unencoded import Unencoded, sums_by_torch
 from lrpe.attention.sums.bidirectional import bidirectional_sums
 from lrpe.attention.sums.causal import causal_sums
 from lrpe.attention.sums.problem import Problem, Sums
+from lrpe.attention.sums.recurrent import one_token
 
 
 class TorchEngine:
@@ -21,4 +23,6 @@ class TorchEngine:
         """Return the sums. Those of an unencoded problem are divided by Δ."""
         if isinstance(problem, Unencoded):
             return sums_by_torch(problem)
+        if is_one_token(problem):
+            return one_token(problem)
         return causal_sums(problem) if problem.causal else bidirectional_sums(problem)
