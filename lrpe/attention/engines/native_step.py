@@ -78,7 +78,7 @@ def native_step(token: OneToken | Problem) -> Sums:
         log_decay = in_float64(token.log_decay)
         alive.append(log_decay)
         native.log_decay = log_decay.data_ptr()
-        native.decay_batch, native.decay_head, _ = _strides(log_decay)
+        native.decay_batch, native.decay_head = _stride(log_decay, 0), _stride(log_decay, 1)
     S_next, out = torch.empty_like(S), q.new_empty(batch, heads, 1, e)
     native.q, native.k, native.v = q.data_ptr(), k.data_ptr(), v.data_ptr()
     native.S, native.S_next, native.out = S.data_ptr(), S_next.data_ptr(), out.data_ptr()
@@ -126,16 +126,16 @@ def _describe_encoding(native: NativeStep, token: OneToken) -> list[Tensor]:
     if matrix.pairs == 0:
         return alive
     alpha, position = matrix.angles.scaled(), token.position.contiguous()
-    native.alpha, native.pairs, native.alpha_head = alpha.data_ptr(), matrix.pairs, _strides(alpha)[0]
-    native.position, native.position_batch = position.data_ptr(), _strides(position)[0]
+    native.alpha, native.pairs, native.alpha_head = alpha.data_ptr(), matrix.pairs, _stride(alpha, 0)
+    native.position, native.position_batch = position.data_ptr(), _stride(position, 0)
     if token.phase is not None:
         phase = token.phase if token.phase.ndim == 4 else token.phase.unsqueeze(-1)
         native.phase = phase.data_ptr()
-        native.phase_batch, native.phase_head, _, native.phase_pair = _strides(phase)
+        native.phase_batch, native.phase_head, native.phase_pair = (_stride(phase, axis) for axis in (0, 1, 3))
         alive.append(phase)
     return [*alive, alpha, position]
 
 
-def _strides(x: Tensor) -> list[int]:
-    """Return the strides of x, 0 where its size is 1, so that it repeats."""
-    return [0 if size == 1 else stride for size, stride in zip(x.shape, x.stride(), strict=True)]
+def _stride(x: Tensor, axis: int) -> int:
+    """Return the stride of an axis, 0 if its size is 1, so that it repeats."""
+    return x.stride(axis) if x.shape[axis] > 1 else 0
