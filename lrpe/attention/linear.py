@@ -146,6 +146,7 @@ def _describe_token(
 ) -> OneToken | None:
     """Return one token before φ and the encoding, or None if these have another form, or if a gradient is needed."""
     encoding, normalizer, state = choices.encoding, choices.normalizer, order.state
+    assert state is not None
     if torch.compiler.is_compiling() or type(choices.summation) is not Causal or encoding.angle_count is None:
         return None
     if not _rotates_pairs(encoding) or encoding.head_dim != q.shape[3]:

@@ -64,7 +64,7 @@ def declines_token(token: OneToken) -> str | None:
 
 
 def native_step(token: OneToken | Problem) -> Sums:
-    """Return o (divided by Δ if the token is unencoded), Δ and the state after the token; the one before is unchanged."""
+    """Return o (divided by Δ if the token is unencoded), Δ and the next state; the state before is unchanged."""
     q, k, v, S, z = (None if x is None else x.contiguous() for x in (token.q, token.k, token.v, token.S, token.z))
     assert q is not None
     assert k is not None

@@ -1,4 +1,4 @@
-"""One token after a state, described before φ and the encoding, so that an engine can take the step of a layer at once."""
+"""One token after a state, described before φ and the encoding, so that an engine can do a layer's step at once."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrpe.attention.state import DecodingState, KeyValueState, ReservedState
 from lrpe.errors import require
 from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of
@@ -28,11 +29,13 @@ class _Sizes:
     vocabularies: tuple[int, ...]
     prompt: int
     tokens: int
+    contexts: tuple[int, ...]  # lengths of the texts after which tokens are decoded
 
 
-_FULL = _Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512)
-QUICK = _Sizes(32, 2, 2, 64, (256, 300), 64, 32)
+_FULL = _Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512, (1024, 8192, 32768))
+QUICK = _Sizes(32, 2, 2, 64, (256, 300), 64, 32, (64, 128))
 _PROMPT_GOAL, _TOKEN_GOAL, _CACHE_GOAL = 1 / 5, 1 / 2.5, 1.0
+_CONTEXT_GOALS = {("softmax", 8192): 0.22}
 _BLOCKS = 8  # linear and softmax take turns, in this many blocks of tokens
 
 
@@ -56,6 +59,8 @@ class _DecodeResult(Measurement):
         return [
             "Linear is LrpeConfig() at these sizes; softmax has SDPA, RoPE, no decay and a preallocated cache.",
             f"Before timing, both gave the same logits with and without a cache, to a relative {self.agreement:.0e}.",
+            "Llama is transformers' own of these sizes, with the cache that generate() gives it.",
+            "At each context, the caches of softmax and Llama hold random keys and values.",
             f"Both multiply by the same weights, {flops / 1e9:.0f} GFLOP for the prompt: a bound for any attention.",
             *warn_if_busy(min(line.processor_share for line in self.lines)),
         ]
@@ -73,6 +78,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> _DecodeResult:
         if vocabulary == sizes.vocabularies[0]:
             ids, at = draw(vocabulary, sizes.prompt // 8), f"vocabulary {vocabulary}"
             lines += collect(measure_rollback(sides["linear"], ids, at, 3 * rounds))
+    lines += collect(_measure_contexts(sizes))
     return _DecodeResult(quick, rounds, read_settings(), marks, lines, sizes, apart)
 
 
@@ -147,8 +153,69 @@ def products(model: Any, tokens: int) -> Call:
     return run
 
 
+def _measure_contexts(sizes: _Sizes) -> Iterator[Line]:
+    """Yield a token's time beside softmax and beside transformers' Llama, after texts of several lengths."""
+    vocabulary = sizes.vocabularies[0]
+    sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")} | {"Llama": _llama(sizes)}
+    for context in sizes.contexts:
+        caches = {kind: _filled_cache(kind, model, context, sizes) for kind, model in sides.items()}
+        rounds = [_write_each(sides, caches, max(sizes.tokens // 64, 1)) for _ in range(_BLOCKS + 1)][1:]
+        for other in ("softmax", "Llama"):
+            pairs = [(seconds["linear"] / seconds[other], seconds["linear"]) for seconds in rounds]
+            goal = _CONTEXT_GOALS.get((other, context))
+            yield line_from(summarise(pairs), f"token ÷ {other}'s", f"context {context}", goal)
+
+
+def _llama(sizes: _Sizes) -> Any:
+    """Return transformers' Llama of the same sizes, with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=sizes.vocabularies[0],
+        hidden_size=sizes.width,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=sizes.inner,
+        max_position_embeddings=2 * max(sizes.contexts),
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def _filled_cache(kind: str, model: Any, context: int, sizes: _Sizes) -> Any:
+    """Return a cache after ``context`` tokens: a token's time depends on their number, not on what they were.
+
+    Softmax models have random keys and values, as reading the text itself would take minutes.
+    """
+    if kind == "linear":
+        cache = _empty_cache(model, 0)
+        model(draw(sizes.vocabularies[0], 2), past_key_values=cache)
+        for layer in cache.of_layers:
+            assert isinstance(layer.state, DecodingState)
+            layer.state, layer.seen = layer.state._replace(position=torch.full((1,), context)), context
+        return cache
+    shape = (1, sizes.heads, context, sizes.width // sizes.heads)
+    if kind == "Llama":
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=model.config)
+        for layer in range(sizes.layers):
+            cache.update(torch.randn(shape), torch.randn(shape), layer)
+        return cache
+    cache = _empty_cache(model, context + sizes.tokens)
+    for layer in cache.of_layers:
+        state = KeyValueState(torch.randn(shape), torch.randn(shape), torch.arange(context)[None], None)
+        layer.state, layer.seen = ReservedState(state, cache.room), context
+    return cache
+
+
 def _write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> tuple[float, float]:
     """Decode greedily with each; return linear ÷ softmax, and linear's seconds per token."""
+    seconds = _write_each(sides, caches, tokens)
+    return seconds["linear"] / seconds["softmax"], seconds["linear"]
+
+
+def _write_each(sides: dict[str, Any], caches: dict[str, Any], tokens: int) -> dict[str, float]:
+    """Decode greedily with each; return the seconds per token."""
     seconds = {}
     for kind, model in sides.items():
         token = draw(256, 1)
@@ -156,7 +223,7 @@ def _write_beside(sides: dict[str, Any], caches: dict[str, Any], tokens: int) ->
         for _ in range(tokens):
             token = model(token, past_key_values=caches[kind]).logits.argmax(-1)
         seconds[kind] = (clock() - start) / tokens
-    return seconds["linear"] / seconds["softmax"], seconds["linear"]
+    return seconds
 
 
 def _empty_cache(model: Any, room: int):

@@ -1,4 +1,4 @@
-"""One token by the native kernel: the n × n specification, whatever came before; and the state before stays as it was."""
+"""One token by the native kernel: the n × n specification, and the state before stays as it was."""
 
 import math
 
@@ -136,7 +136,7 @@ def test_threads_do_not_change_a_step():
 def test_a_step_whose_gradient_is_needed_has_it():
     layer = lrpe.LinearAttention(16, heads=2)
     x = torch.randn(1, 4, 16, requires_grad=True)
-    y, state = layer.prefill(x[:, :3])
+    _, state = layer.prefill(x[:, :3])
     last, _ = layer.step(x[:, 3], state)
     (stepped,) = torch.autograd.grad(last.sum(), x, retain_graph=True)
     (whole,) = torch.autograd.grad(layer(x)[:, 3].sum(), x)

@@ -10,7 +10,10 @@ from lrpe.models import LrpeCache
 
 def test_every_vocabulary_has_a_line_for_the_prompt_the_tokens_and_the_cache():
     result = measure(quick=True)
-    assert {line.at for line in result.lines} == {f"vocabulary {size}" for size in QUICK.vocabularies}
+    contexts = {f"context {n}" for n in QUICK.contexts}
+    assert {line.at for line in result.lines} - contexts == {f"vocabulary {size}" for size in QUICK.vocabularies}
+    beside = [line.row for line in result.lines if line.at in contexts]
+    assert beside == ["token ÷ softmax's", "token ÷ Llama's"] * len(contexts)
     rows = [line.row for line in result.lines if line.at == "vocabulary 256"]
     assert [row.split()[0] for row in rows] == ["prompt", "limit:", "each", "cache", "cache", "each", "cache", "8"]
     assert all(line.figure is not None and line.figure > 0 for line in result.lines)
