@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from lrpe.attention.sums.problem import Problem
@@ -33,6 +34,17 @@ class OneToken(NamedTuple):
         """Return a problem with the shapes of the encoded one: a real encoding keeps the width of φ(x)."""
         delta = (None, None) if self.delta is None else (self.q, self.k)
         return Problem(self.q, self.k, self.v, *delta)
+
+    def encode(self) -> Problem:
+        """Return the token with its features computed."""
+        encoding, dtype = self.encoding, self.q.dtype
+        table = encoding.table(self.position, dtype) if self.phase is None else encoding.phase_table(self.phase, dtype)
+        plain_q, plain_k = self.phi(self.q), self.phi(self.k)
+        if self.mask is not None:
+            plain_k = torch.where(self.mask[:, None, :, None], plain_k, 0)
+        q, k = encoding.query(plain_q, table), encoding.key(plain_k, table)
+        delta = (None, None) if self.delta is None else (plain_q, plain_k) if self.delta == "plain" else (q, k)
+        return Problem(q, k, self.v, *delta, self.log_decay, self.S, self.z)
 
 
 def is_one_token(problem: Problem) -> bool:

@@ -1,6 +1,8 @@
 """One token by the native kernel: the n × n specification, and the state before stays as it was."""
 
 import math
+from contextlib import contextmanager
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import lrpe
+from lrpe.attention.engines import native
 from lrpe.attention.engines.native import NativeEngine
 from lrpe.attention.engines.native_step import native_step
+from lrpe.attention.engines.torch_engine import TorchEngine
 from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import FORGET, Problem
 from tests.attention.engines.problems import in_float64, problems
@@ -79,13 +83,23 @@ def test_the_last_token_after_a_state_is_the_last_of_the_whole_text(case):
         first, last = ({n: _cut(x, part) for n, x in options.items()} for part in (slice(-1), slice(-1, None)))
         _, state = lrpe.linear_attention(*(x[:, :, :-1] for x in (q, k, v)), encode, **first)
         kept = [None if x is None else x.clone() for x in state]
-        with lrpe.engines.use("native"):
+        with spied() as described, lrpe.engines.use("native"):
             out, found = lrpe.linear_attention(*(x[:, :, -1:] for x in (q, k, v)), encode, state=state, **last)
     assert_close(list(state), kept, rtol=0, atol=0, equal_nan=True)
     real = last["mask"][:, 0] if "mask" in last else slice(None)  # what a row without a token returns has no meaning
+    by_torch = TorchEngine().sums(described[0])
+    assert_close((by_torch.S, by_torch.z), (found.S, found.z if described[0].delta else None), rtol=1e-3, atol=1e-5)
     close(out[real], whole[real][:, :, -1:], "out")
     close(found.S, after.S, "S")
     close(found.z, after.z, "z")
+
+
+@contextmanager
+def spied():
+    """Collect the tokens that the native engine is given."""
+    seen = []
+    with patch.object(native, "native_step", lambda token: (seen.append(token), native_step(token))[1]):
+        yield seen
 
 
 def _cut(x, part):
