@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrpe.arguments import check_count
 from lrpe.attention.decay import DecayChoice, decay_between
-from lrpe.attention.engines.choice import Engine, choose_engine
+from lrpe.attention.engines.choice import Engine, allows, choose_engine
 from lrpe.attention.engines.one_token import OneToken
 from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
@@ -148,6 +148,8 @@ def _describe_token(
     encoding, normalizer, state = choices.encoding, choices.normalizer, order.state
     assert state is not None
     if torch.compiler.is_compiling() or type(choices.summation) is not Causal or encoding.angle_count is None:
+        return None
+    if not allows("native"):  # no other engine takes a token before φ and the encoding
         return None
     if not _rotates_pairs(encoding) or encoding.head_dim != q.shape[3]:
         return None

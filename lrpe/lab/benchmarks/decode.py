@@ -178,7 +178,7 @@ def _llama(sizes: _Sizes) -> Any:
         intermediate_size=sizes.inner,
         max_position_embeddings=2 * max(sizes.contexts),
     )
-    return LlamaForCausalLM(config).eval()
+    return place(LlamaForCausalLM(config)).eval()
 
 
 def _filled_cache(kind: str, model: Any, context: int, sizes: _Sizes) -> Any:
@@ -191,7 +191,7 @@ def _filled_cache(kind: str, model: Any, context: int, sizes: _Sizes) -> Any:
         model(draw(sizes.vocabularies[0], 2), past_key_values=cache)
         for layer in cache.of_layers:
             assert isinstance(layer.state, DecodingState)
-            layer.state, layer.seen = layer.state._replace(position=torch.full((1,), context)), context
+            layer.state, layer.seen = layer.state._replace(position=place(torch.full((1,), context))), context
         return cache
     shape = (1, sizes.heads, context, sizes.width // sizes.heads)
     if kind == "Llama":
@@ -199,11 +199,11 @@ def _filled_cache(kind: str, model: Any, context: int, sizes: _Sizes) -> Any:
 
         cache = DynamicCache(config=model.config)
         for layer in range(sizes.layers):
-            cache.update(torch.randn(shape), torch.randn(shape), layer)
+            cache.update(*place(torch.randn(2, *shape)), layer)
         return cache
     cache = _empty_cache(model, context + sizes.tokens)
     for layer in cache.of_layers:
-        state = KeyValueState(torch.randn(shape), torch.randn(shape), torch.arange(context)[None], None)
+        state = KeyValueState(*place(torch.randn(2, *shape)), place(torch.arange(context)[None]), None)
         layer.state, layer.seen = ReservedState(state, cache.room), context
     return cache
 
