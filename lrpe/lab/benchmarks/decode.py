@@ -199,11 +199,12 @@ def _filled_cache(kind: str, model: Any, context: int, sizes: _Sizes) -> Any:
 
         cache = DynamicCache(config=model.config)
         for layer in range(sizes.layers):
-            cache.update(*place(torch.randn(2, *shape)), layer)
+            cache.update(place(torch.randn(shape)), place(torch.randn(shape)), layer)
         return cache
     cache = _empty_cache(model, context + sizes.tokens)
     for layer in cache.of_layers:
-        state = KeyValueState(*place(torch.randn(2, *shape)), place(torch.arange(context)[None]), None)
+        keys, values, positions = torch.randn(shape), torch.randn(shape), torch.arange(context)[None]
+        state = KeyValueState(place(keys), place(values), place(positions), None)
         layer.state, layer.seen = ReservedState(state, cache.room), context
     return cache
 
