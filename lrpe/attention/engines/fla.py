@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.engines.fla_sum import fla_causal_sums, fla_step
+from lrpe.attention.engines.one_token import OneToken
 from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.normalizer import divide_by_delta
 from lrpe.attention.sums.bidirectional import bidirectional_sums
@@ -35,17 +36,20 @@ class FlaEngine:
         here = _interpreted() or torch.cuda.is_available()
         return _lacks_packages() or (None if here else "it needs a CUDA device, and torch finds none")
 
-    def declines(self, problem: Problem | Unencoded) -> str | None:
+    def declines(self, problem: Problem | Unencoded | OneToken) -> str | None:
         """Return why the engine leaves this problem to torch, or None if it takes it."""
         device = problem.q.device
         if device.type != ("cpu" if _interpreted() else "cuda"):  # first: it is cheap, and enough on every CPU
             return f"it runs on CUDA; q is on {device}"
+        if isinstance(problem, OneToken):
+            return "it takes features, or queries and keys before φ and the encoding"
         if only_torch_operations():
             return "torch.compile, export, tracing, torch.func and forward-mode derivatives need torch's operations"
         return _lacks_packages() or _declines_tensors(problem) or _declines_sum(problem) or _declines_gpu(problem)
 
-    def sums(self, problem: Problem | Unencoded) -> Sums:
+    def sums(self, problem: Problem | Unencoded | OneToken) -> Sums:
         """Return the sums. Those of an unencoded problem are divided by Δ."""
+        assert not isinstance(problem, OneToken)  # it declines them
         if isinstance(problem, Unencoded):
             sums = self.sums(problem.encode())
             return sums if sums.delta is None else sums._replace(out=divide_by_delta(sums.out, sums.delta))
@@ -88,8 +92,6 @@ def _declines_tensors(problem: Problem | Unencoded) -> str | None:
 
 
 def _declines_sum(problem: Problem | Unencoded) -> str | None:
-    if not isinstance(problem, Problem | Unencoded):  # described for another engine
-        return "it takes features, or queries and keys before φ and the encoding"
     if not problem.causal and problem.log_decay is None:
         return "a bidirectional sum without decay is two matrix products, which torch computes"
     return None

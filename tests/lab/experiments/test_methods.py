@@ -15,11 +15,7 @@ ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "switched-gated", "ma
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-<<<<<<< HEAD
-@pytest.mark.parametrize("name", [*dict.fromkeys((*METHODS, *FAMILY)), "fourier*unitary"])
-=======
 @pytest.mark.parametrize("name", [*(name for name in METHODS if name != "mixed"), "fourier*unitary"])
->>>>>>> ed9dd44 (Add CIFAR-10 in colour as an image column, and the row of mixed axes)
 def test_every_row_is_a_language_model_in_every_setting(name, setting):
     model = LrpeForCausalLM(LrpeConfig(**CAUSAL | row(name, setting, CAUSAL)))
     assert model(draw_ids(1, 9), labels=draw_ids(1, 9)).loss.isfinite()
