@@ -15,7 +15,7 @@ ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "switched-gated", "ma
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", [*(name for name in METHODS if name != "mixed"), "fourier*unitary"])
+@pytest.mark.parametrize("name", [*(name for name in (METHODS | FAMILY) if name != "mixed"), "fourier*unitary"])
 def test_every_row_is_a_language_model_in_every_setting(name, setting):
     model = LrpeForCausalLM(LrpeConfig(**CAUSAL | row(name, setting, CAUSAL)))
     assert model(draw_ids(1, 9), labels=draw_ids(1, 9)).loss.isfinite()
