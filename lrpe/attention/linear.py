@@ -67,7 +67,10 @@ def sum_and_normalize(
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
         if engine.name != "torch":  # which computes each of the features when it is first needed, as below
-            sums = engine.sums(unencoded) if part is None else _sum_fused_parts(engine, unencoded, part)
+            if part is None or isinstance(unencoded, OneToken):  # a token continues a state, which no part has
+                sums = engine.sums(unencoded)
+            else:
+                sums = _sum_fused_parts(engine, unencoded, part)
             out = sums.out if unencoded.delta else normalizer(sums.out, None)
             return out.to(v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
     queries, keys, tables = _encode(q, k, choices, order, phase)

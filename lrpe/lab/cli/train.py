@@ -29,7 +29,7 @@ class Train:
             recommended-gate-conv, softmax-decay-gate-conv, hybrid, hybrid-gate-conv, gated-gate-conv,
             softmax-gated-gate-conv, hybrid-gated-gate-conv, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
-        scale: paper, small (minutes), demo (a minute) or smoke (seconds).
+        scale: paper, medium (40 minutes), small (minutes), demo (a minute) or smoke (seconds).
         seed: seed of weights, data and dropout.
         data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
             that every machine has.

@@ -60,7 +60,7 @@ class Experiment:
         column: name of the column.
         method: the row.
         setting: fair, absolute or authors; see lrpe.lab.experiments.methods.
-        scale: paper, small, demo or smoke; see lrpe.lab.experiments.scale.
+        scale: paper, medium, small, demo or smoke; see lrpe.lab.experiments.scale.
         kind: kind of task.
         data: training data of the column.
         stand_in: data that replace them on a machine without them.

@@ -106,7 +106,7 @@ def plan(
         columns: columns; if empty, the columns that ``data`` names, or else the paper's.
         settings: the settings in which the rows are compared.
         seeds: the seeds of every cell.
-        scale: paper, small, demo or smoke.
+        scale: paper, medium, small, demo or smoke.
         data: paths by column or dataset; see ``Experiment.with_data``.
         changes: nested fields of every experiment, which override everything else.
         runs: the folder of all runs.
