@@ -66,11 +66,9 @@ def sum_and_normalize(
     separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
-        if engine.name != "torch":  # which computes each of the features when it is first needed, as below
-            if part is None or isinstance(unencoded, OneToken):  # a token continues a state, which no part has
-                sums = engine.sums(unencoded)
-            else:
-                sums = _sum_fused_parts(engine, unencoded, part)
+        # Torch's computes each of the features when it is first needed, as below.
+        if engine.name != "torch" if part is None else _continues_parts(engine, summation):
+            sums = _sum_described(engine, unencoded, part)
             out = sums.out if unencoded.delta else normalizer(sums.out, None)
             return out.to(v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
     queries, keys, tables = _encode(q, k, choices, order, phase)
@@ -92,8 +90,20 @@ def sum_and_normalize(
     return out, state if state is not None and v.shape[2] == 0 else _state_after(sums, order.tokens, phase)
 
 
-def _sum_fused_parts(engine: Engine, problem: Unencoded, part: Part) -> Sums:
-    """Return the sums of a part of a row by an engine that computes the features itself."""
+def _continues_parts(engine: Engine, summation: Summation) -> bool:
+    """Return whether an engine is to sum a part of a row from its description, twice, once after the earlier parts.
+
+    Only the native one keeps no features. Others overlap the sum of a part with what the processes send. A sum that is
+    not causal continues no state.
+    """
+    return engine.name == "native" and summation.causal
+
+
+def _sum_described(engine: Engine, problem: Unencoded | OneToken, part: Part | None) -> Sums:
+    """Return the sums by an engine that computes the features itself, of a whole row or of a part."""
+    if part is None:
+        return engine.sums(problem)
+    assert isinstance(problem, Unencoded)  # a token after a state is no part of a row
     shapes = problem.shapes()._replace(log_decay=problem.log_decay)
     return continue_over_parts(shapes, part, lambda S, z: engine.sums(problem._replace(S=S, z=z)))
 
