@@ -41,7 +41,7 @@ class FlaEngine:
         device = problem.q.device
         if device.type != ("cpu" if _interpreted() else "cuda"):  # first: it is cheap, and enough on every CPU
             return f"it runs on CUDA; q is on {device}"
-        if isinstance(problem, OneToken):
+        if not isinstance(problem, Problem | Unencoded):  # described for another engine
             return "it takes features, or queries and keys before φ and the encoding"
         if only_torch_operations():
             return "torch.compile, export, tracing, torch.func and forward-mode derivatives need torch's operations"
