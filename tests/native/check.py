@@ -33,7 +33,16 @@ def main() -> int:
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
         }
-        tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/attention/engines"]
+        tests = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "tests/attention/engines",
+            "tests/attention/test_projection.py",
+        ]
         for capability in _capabilities(made):
             environment["ATEN_CPU_CAPABILITY"] = capability
             if code := subprocess.run(tests, cwd=ROOT, env=environment, check=False).returncode:
