@@ -45,8 +45,7 @@ def test_the_kernel_leaves_to_torch_what_it_cannot_compute(monkeypatch):
             layer(x)
         with torch.autocast("cpu"):
             assert layer(x).dtype == torch.bfloat16
-        with pytest.raises(RuntimeError):
-            layer(torch.ones(1, 5))
+        assert not can_multiply(torch.ones(1, 5), layer.weight, layer.bias)  # torch raises its own error
         assert layer.double()(x.double()).dtype == torch.float64
 
 
