@@ -256,6 +256,7 @@ BASES: Registry[Callable[[EncodingConfig], Basis]] = Registry(
 )
 
 
+_WITHOUT_LENGTH = ("half-turn", "fractions")
 ANGLES: Registry[Callable[..., Tensor]] = Registry(
     {
         "geometric": geometric,
@@ -291,8 +292,8 @@ def _find_alpha(config: EncodingConfig, count: int, dim: int) -> Tensor:
         return torch.tensor(config.angles, dtype=torch.float64, device="cpu")
     if config.angles == "geometric":
         return geometric(count, dim, config.base)
-    if config.angles == "half-turn":
-        return half_turn(count)
+    if config.angles in _WITHOUT_LENGTH:
+        return ANGLES[config.angles](count)
     length = config.length
     if length is None:
         raise LrpeError(f"angles={config.angles!r} needs the longest length; pass length=, such as 512.")

@@ -12,7 +12,7 @@ from lrpe import EncodingConfig, LinearAttention, LrpeError, configure
 from lrpe.encodings.family import configure_for_heads
 from tests.encodings.compositions import EVERY, features, outputs
 
-LENGTHS = ("cosformer", "hope", "mamba3")  # whose angles are not geometric
+LENGTHS = ("cosformer", "hope", "mamba3", "switched")  # whose angles are not geometric
 
 
 def config_of(name):

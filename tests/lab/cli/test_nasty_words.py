@@ -79,7 +79,7 @@ def nothing_is_trained_or_measured(place, monkeypatch):
     monkeypatch.setattr("lrpe.lab.experiments.run_many.run_experiments", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.report.results.report_table", lambda chosen, out, command: ("", out))
     monkeypatch.setattr("lrpe.lab.report.runs.report_runs", lambda folders, out, command: out)
-    monkeypatch.setattr("lrpe.lab.report.explorer.page.write_explorer", lambda out, learned: out)
+    monkeypatch.setattr("lrpe.lab.report.explorer.page.write_explorer", lambda out, *_: out)
     monkeypatch.setattr("lrpe.adapt.export.export", lambda source, to, remote_code: Path("run"))
     monkeypatch.setattr("lrpe.lab.benchmarks.process.measure_apart", lambda *_, **__: ({"benchmark": ""}, ""))
     monkeypatch.setattr("transformers.GenerationMixin.generate", lambda *_, **__: None)

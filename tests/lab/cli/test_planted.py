@@ -85,7 +85,7 @@ LINES = {  # {run} is the folder, {out} a place to write to
     "export": ["export", "{run}", "--to", "{out}"],
     "export --remote-code": ["export", "{run}", "--to", "{out}", "--remote-code"],
 }
-NO_RUN = {"demo", "verify", "data", "bench"}  # the verbs that read no run of anybody's
+NO_RUN = {"demo", "verify", "data", "bench", "doctor"}  # the verbs that read no run of anybody's
 
 
 @pytest.fixture(scope="module")
