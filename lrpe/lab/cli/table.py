@@ -35,8 +35,7 @@ class MakeTable:
         columns: columns, such as wikitext103,books; if not given, the columns that --data names, or else the paper's.
         settings: any of fair,absolute,authors; one table is printed per setting.
         seeds: seeds to average over, such as 0,1,2.
-        scale: paper, medium (40 minutes per cell), small (minutes per cell), demo (a minute per cell) or smoke (seconds
-            per cell).
+        scale: paper, medium (40 minutes per cell), small (minutes), demo (a minute) or smoke (seconds).
         data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
             that every machine has.
         processes: number of cells to train at the same time; one per processor if 0.

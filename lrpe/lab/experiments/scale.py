@@ -226,9 +226,9 @@ SMALL = {
     "copying": _probe(64, 64, 3000, 3e-3, data={"length": 32}),
     "fixed-offset": _probe(64, 64, 2000, 3e-3, data={"length": 64, "offset": 8}),
     "indirect-indexing": _probe(128, 36, 2500, 3e-3, data={"length": 20, "shift": 5, "alphabet": 26, "questions": 8}),
-    "mqar": _probe(64, 64, 3000, 3e-3, data={"length": 64, "pairs": 8, "keys": 128}),
-    "duplicate-keys": _probe(64, 40, 3000, 3e-3, data={"pairs": 8, "keys": 64}),
-    "associative-recall": _probe(64, 48, 3000, 3e-3, data={"pairs": 16, "keys": 64}),
+    "mqar": _probe(64, 24, 4000, 5e-3, data={"length": 24, "pairs": 4, "keys": 16}),
+    "duplicate-keys": _probe(64, 15, 4000, 5e-3, data={"pairs": 3, "keys": 16}),
+    "associative-recall": _probe(64, 12, 4000, 5e-3, data={"pairs": 4, "keys": 16}),
 }  # fmt: skip
 _MEDIUM = Shape(
     model=sizes(256, 4, 8, 512),
