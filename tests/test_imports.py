@@ -82,6 +82,7 @@ ORDER: dict[str, tuple[str, ...]] = {
             "picture",
             "page",
             "table",
+            "heat_map",
             "summary",
             "notes",
             "benchmark",

@@ -13,6 +13,7 @@ from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.runs_on_disk import Scores, averages, deviations, means, read_scores
 from lrpe.lab.experiments.tables import PrintedColumn, title_of
+from lrpe.lab.report.heat_map import show_heat_map
 from lrpe.lab.report.notes import data_used, notes_of
 from lrpe.lab.report.page import beside, bullets, facts, folded, preformatted, provenance, section, write_page
 from lrpe.lab.report.summary import summarize
@@ -35,10 +36,13 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
         texts.append(f"{plan.table.title}: {setting}\n\n{as_text(titles, columns, plan.rows)}")
         texts.append("\n".join(shows))
         scores = beside(as_html(titles, columns, plan.rows), show_curves(plan, setting, out))
+        above = [bullets(shows)] if shows else []
+        if plan.table.baselines == "chance":
+            above.append(show_heat_map(titles, columns, out / f"{setting}-heat-map"))
         parts.append(
             section(
                 f"Setting: {setting}",
-                [*([bullets(shows)] if shows else []), scores, *show_training(plan, setting, out)],
+                [*above, scores, *show_training(plan, setting, out)],
             )
         )
         data[setting] = as_data(titles, columns)

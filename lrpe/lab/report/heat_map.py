@@ -1,0 +1,58 @@
+"""A table of accuracies as a heat map: from chance to 100 %, rows by columns."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from lrpe.lab.report.page import embed_scrolled
+from lrpe.lab.report.picture import Spec, save_picture
+from lrpe.lab.report.table import FigureColumn
+
+_CELL = {"width": 62, "height": 24}  # pixels
+_CAPTION = "Accuracy in %. White is chance and dark blue is 100 %."
+
+
+def show_heat_map(rows: dict[str, str], columns: Sequence[FigureColumn], file: Path) -> str:
+    """Save the heat map and return it as HTML; empty without a figure, or if pictures cannot be drawn."""
+    spec = heat_map_spec(rows, columns)
+    if not spec["data"]["values"]:
+        return ""
+    save_picture(spec, file)
+    return embed_scrolled(spec, _CAPTION)
+
+
+def heat_map_spec(rows: dict[str, str], columns: Sequence[FigureColumn]) -> Spec:
+    """Draw the figures of ``rows``, {name: title}, against the figure "chance" of each column."""
+    values = [
+        {"row": title, "column": column.title, "figure": column.show(row), "share": _share(column, row)}
+        for column in columns
+        for row, title in rows.items()
+        if row != "chance" and math.isfinite(column.figures.get(row, math.nan))
+    ]
+    x = {
+        "field": "column",
+        "type": "nominal",
+        "sort": None,
+        "title": None,
+        "axis": {"orient": "top", "labelAngle": -40},
+    }
+    y = {"field": "row", "type": "nominal", "sort": None, "title": None}
+    colour = {"field": "share", "type": "quantitative", "legend": None}
+    colour |= {"scale": {"domain": [0, 1], "range": ["#ffffff", "#0b4f8a"], "interpolate": "rgb"}}
+    ink = {"condition": {"test": "datum.share > 0.55", "value": "#ffffff"}, "value": "#333333"}
+    return {
+        "width": {"step": _CELL["width"]},
+        "height": {"step": _CELL["height"]},
+        "data": {"values": values},
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            {"mark": {"type": "rect", "stroke": "#cccccc"}, "encoding": {"color": colour}},
+            {"mark": {"type": "text", "fontSize": 11}, "encoding": {"text": {"field": "figure"}, "color": ink}},
+        ],
+    }
+
+
+def _share(column: FigureColumn, row: str) -> float:
+    """Return how far the figure is from chance, 0, to 100 %, 1."""
+    chance = column.figures.get("chance", 0.0)
+    return min(1.0, max(0.0, (column.figures[row] - chance) / (100 - chance)))
