@@ -29,6 +29,8 @@ def _load() -> Callable[..., int] | None:
 
 def can_multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Return whether the kernel can compute x Wᵀ + b, without a gradient: a few rows of float32 on a CPU."""
+    if torch.compiler.is_compiling():  # first: what follows would break the graph, or tie it to the number of rows
+        return False
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return False
     width = weight.shape[-1]

@@ -17,7 +17,7 @@ from lrpe.attention.sums.problem import FORGET, Problem
 from tests.attention.engines.problems import in_float64, on_device, problems, solve, specification, unencoded_problems
 
 ENGINES = [NativeEngine(), FlaEngine(), TorchEngine()]
-EXAMPLES = 15 if interpreter.RUNS else 60
+EXAMPLES = 10 if interpreter.RUNS else 60
 TOLERANCE = {"fla": 1e-4}  # relative to the largest number
 
 
@@ -42,6 +42,9 @@ def device_of(engine) -> str:
 def agree(problem, engine) -> None:
     expected, expected_grads = solve(in_float64(problem), specification)
     problem, tolerance = on_device(problem, device_of(engine)), TOLERANCE.get(engine.name, 2e-5)
+    if engine.name == "fla" and not problem.causal and problem.log_decay is None:
+        assert "which torch computes" in engine.declines(problem)
+        return
     assert engine.declines(problem) is None
     found, grads = solve(problem, engine.sums)
     for name, x, y in zip(found._fields, found, expected, strict=True):
