@@ -44,7 +44,7 @@ class Measurement(ABC):
 
     @property
     def judged(self) -> bool:
-        """Whether the goals apply: they are for full sizes on a CPU."""
+        """Return whether the goals apply: they are for full sizes on a CPU."""
         return not self.quick and self.settings["device"] == "cpu"
 
     def to_dict(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Examination:
 
     @property
     def sound(self) -> bool:
-        """Whether everything that was found works."""
+        """Return whether everything that was found works."""
         return not any(finding.broken for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
