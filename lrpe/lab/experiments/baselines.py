@@ -1,9 +1,10 @@
-"""Baselines: counted unigrams and bigrams for language models, chance for probes.
+"""Baselines: counted unigrams and bigrams for language models, the majority class for labels, chance for probes.
 
 A model that does not beat them has learned nothing.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -72,3 +73,22 @@ def chance_levels(experiment: Experiment) -> dict[str, dict[str, float]]:
     """Return the accuracy of guessing among the possible answers of a probe, by split."""
     by_split = build_task(experiment).dataset.facts["chance"]
     return {split: {"chance": level} for split, level in by_split.items()}
+
+
+def majority_levels(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """Return the score of answering every sample with the most frequent label of the training split, by split.
+
+    It is an accuracy, and 0 where the metric is a correlation. Data without labels, or with too many to be counted in
+    their facts, have no such score.
+    """
+    task = build_task(experiment)
+    balance = task.dataset.facts.get("balance", {})
+    if task.metric != "accuracy":
+        return {split: {"majority": 0.0} for split in balance}
+    most = int(np.argmax(balance["train"])) if balance else 0
+    return {split: {"majority": _share(counts, most)} for split, counts in balance.items()}
+
+
+def _share(counts: Sequence[int], label: int) -> float:
+    """Return the share of a label; counts may end before it."""
+    return counts[label] / sum(counts) if label < len(counts) else 0.0

@@ -78,7 +78,8 @@ class Table:
         printed_columns: the printed columns, from left to right.
         average: the paper's name for the mean of the printed columns, if it prints one.
         average_paper: the paper's averages by row.
-        baselines: what is shown below the rows: the perplexity of counted tokens and pairs, chance, or nothing.
+        baselines: what is shown below the rows: the perplexity of counted tokens and pairs, the accuracy of the
+            majority class, chance, or nothing.
         texts: the columns that it is made of, if each can be any text.
         references: the paper's columns on other data than ours, which are printed separately.
     """
@@ -89,7 +90,7 @@ class Table:
     printed_columns: tuple[PrintedColumn, ...]
     average: str | None = None
     average_paper: dict[str, float] | None = None
-    baselines: Literal["counted", "chance"] | None = None
+    baselines: Literal["counted", "majority", "chance"] | None = None
     texts: tuple[str, ...] = ()
     references: tuple[PrintedColumn, ...] = ()
 
@@ -133,9 +134,8 @@ def glue(columns: Sequence[str]) -> Table:
             title = task.upper() + {"validation": "-m", "mismatched": "-mm"}[split] * (task == "mnli")
             metric = metrics.get(task, "accuracy")
             printed.append(PrintedColumn(title, column, split, metric, "higher", numbers, factor=100))
-    return Table(
-        "glue", "GLUE after masked language modelling (bits, then %; STS-B is Pearson's)", SEVEN, tuple(printed)
-    )
+    title = "GLUE after masked language modelling (bits, then %; STS-B is Pearson's)"
+    return Table("glue", title, SEVEN, tuple(printed), baselines="majority")
 
 
 def imagenet(columns: Sequence[str]) -> Table:
@@ -152,7 +152,7 @@ def imagenet(columns: Sequence[str]) -> Table:
             "parameters, M", column, "model", "parameters", None, paper.read_column(paper.IMAGENET, 1), factor=1e-6
         ),
     )
-    return Table("imagenet", "Image classification, DeiT-small", SIX, printed)
+    return Table("imagenet", "Image classification, DeiT-small", SIX, printed, baselines="majority")
 
 
 def _cifar10() -> Table:
@@ -160,7 +160,7 @@ def _cifar10() -> Table:
         PrintedColumn("accuracy %", "cifar10", "test", "accuracy", "higher", {}, factor=100),
         PrintedColumn("parameters, M", "cifar10", "model", "parameters", None, {}, digits=3, factor=1e-6),
     )
-    return Table("imagenet", "Image classification, CIFAR-10 in colour", (*SIX, "mixed"), printed)
+    return Table("imagenet", "Image classification, CIFAR-10 in colour", (*SIX, "mixed"), printed, baselines="majority")
 
 
 def arena(columns: Sequence[str]) -> Table:
@@ -176,7 +176,7 @@ def arena(columns: Sequence[str]) -> Table:
         if column in wanted
     )  # fmt: skip
     average = paper.read_column(paper.ARENA, 5) if len(wanted) == len(ARENA) else {}
-    return Table("lra", "Long-Range Arena, accuracy in %", SIX, printed, "AVG", average)
+    return Table("lra", "Long-Range Arena, accuracy in %", SIX, printed, "AVG", average, baselines="majority")
 
 
 def basis(columns: Sequence[str]) -> Table:

@@ -21,8 +21,10 @@ from lrpe.lab.report.page import (
     section,
     write_page,
 )
+from lrpe.lab.report.page_table import as_html
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
-from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_text, write_formats
+from lrpe.lab.report.summary import summarize
+from lrpe.lab.report.table import FigureColumn, as_data, as_text, write_formats
 from lrpe.lab.stamp import describe
 from lrpe.serialization import to_json
 
@@ -46,10 +48,22 @@ def save_plot(path: Path, result: _Result) -> None:
         drawn = (embed_scrolled if _CHARTS[result["benchmark"]] is _goal_chart else embed_picture)(
             spec, title
         )  # long row names do not fit a phone
-        write_page(path, title, [section("Measurement", [drawn, bullets(_about(result))])])
+        summary = section("Summary", [bullets(_summarize(result))])
+        write_page(path, title, [summary, section("Measurement", [drawn, bullets(_about(result))])])
         return
     titled = spec | {"title": {"text": title, "subtitle": _about(result)}}
     write_atomically(path, as_png(titled) if path.suffix == ".png" else as_svg(titled) or "")
+
+
+def _summarize(result: _Result) -> list[str]:
+    """Return how many goals are met, and a sentence for each that is not."""
+    verdicts = [line for line in result["lines"] if line["goal"] is not None]
+    if not verdicts:
+        return ["No figure has a goal."]
+    short = [line for line in verdicts if line["verdict"] != "pass"]
+    why = {"short": "missed", "missing": "not measured"}
+    missed = [f"{line['row']}, {line['at']}: {why[line['verdict']]}." for line in short]
+    return [f"{len(verdicts) - len(short)} of {len(verdicts)} goals are met.", *missed]
 
 
 def _goal_chart(result: _Result) -> Spec:
@@ -196,6 +210,7 @@ def _about(result: _Result) -> list[str]:
 _CHARTS: dict[str, Callable[[_Result], Spec]] = {
     "attention": _goal_chart,
     "block": _goal_chart,
+    "context": _goal_chart,
     "decode": _goal_chart,
     "encoding": _goal_chart,
     "length": _length_chart,
@@ -232,9 +247,11 @@ def report_speed(result: dict[str, Any], measured: str, out: Path, command: str)
     write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     made = provenance(result["stamp"], command, folded("Measurement", preformatted(measured)))
     drawn = picture(speed_chart(result), out / "speed", "Training speed relative to Base, with quartiles.")
+    shows = [*summarize(rows, columns[0], ranked), *_quick_note(result), _noise_note(result)]
     parts = [
+        section("Summary", [bullets(shows)]),
         section("Setting: fair", [beside(as_html(rows, columns, ranked), pictures([drawn]))]),
-        section("How to read the figures", [bullets(notes)]),
+        section("How to read the figures", [bullets(_SPEED_NOTES)]),
     ]
     return text, write_page(out / "index.html", _SPEED_TITLE, [*parts, made])
 

@@ -10,6 +10,8 @@ from lrpe.lab.experiments.methods import SETTINGS, find_method
 from lrpe.lab.experiments.paper import BASIS
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.tables import split_row, title_of
+from lrpe.lab.report.paired_test import LEVEL
+from lrpe.lab.report.table import REFERENCES
 
 
 def notes_of(plan: Plan) -> list[str]:
@@ -22,6 +24,7 @@ def notes_of(plan: Plan) -> list[str]:
         *_paper_note(plan),
         *_decay_note(plan, experiments),
         _seed_note(plan),
+        *_test_note(plan),
     ]
 
 
@@ -50,6 +53,10 @@ def _own_note(plan: Plan) -> list[str]:
 def _baselines_note(plan: Plan) -> list[str]:
     if plan.table.baselines == "chance":
         return ["Chance: a guess that knows the form of the task, at random among the answers that the form allows."]
+    if plan.table.baselines == "majority":
+        return [
+            "Majority class: every sample gets the most frequent label of the training split; a correlation is then 0."
+        ]
     if plan.table.baselines is None:
         return []
     return [f"Unigrams and bigrams are counted on at most the first {COUNTED:,} tokens of the training text."]
@@ -98,8 +105,25 @@ def _has_decay(row: str) -> bool:
 
 def _seed_note(plan: Plan) -> str:
     if len(plan.seeds) == 1:
-        return f"One seed ({plan.seeds[0]}): small differences are not significant."
+        return f"One seed ({plan.seeds[0]}), so no difference is tested: a small one may be due to the seed."
     return f"Seeds {', '.join(map(str, plan.seeds))}; ± is the standard deviation over them."
+
+
+def _test_note(plan: Plan) -> list[str]:
+    """Explain the marks of significance, if rows can be compared."""
+    compared = [f"{title_of(row)} ({mark})" for row, mark in REFERENCES.items() if row in plan.rows]
+    if len(plan.seeds) == 1 or len(plan.rows) == 1 or not compared:
+        return []
+    weak = (
+        " With two seeds the test is weak: t has one degree of freedom, so a mark needs a mean difference of 9 times "
+        "the differences' deviation for one row, and more for several."
+    )
+    return [
+        f"Significance: Student's paired t-test, two-sided, against {' and '.join(compared)}. Runs of the same seed "
+        "see the same data in the same order, so rows are compared seed by seed. A mark means that p is below "
+        f"{LEVEL:g} after Holm's correction for all rows compared with that reference in the column; columns are not "
+        "corrected for. A row without a mark is not shown to be equal." + (weak if len(plan.seeds) == 2 else "")
+    ]
 
 
 def data_used(experiments: Iterable[Experiment]) -> dict[str, str]:

@@ -37,8 +37,11 @@ def fill(template: str, parts: Mapping[str, str]) -> str:
 
 def shared_style() -> str:
     """Return the style sheet of every page."""
-    style = files("lrpe.lab.report").joinpath("style.css").read_text(encoding="utf-8")
-    return f"{style}\n{dark_rules()}"
+    return f"{_read('style.css')}\n{dark_rules()}"
+
+
+def _read(name: str) -> str:
+    return files("lrpe.lab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def element(name: str, content: str, **attributes: str) -> str:
@@ -97,6 +100,7 @@ def write_page(file: Path, title: str, parts: Sequence[str]) -> Path:
 <main>
 {body}
 </main>
+<script>{code_in_script(_read("curves.js"))}</script>
 </body>
 </html>
 """

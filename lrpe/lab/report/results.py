@@ -6,18 +6,29 @@ from typing import Any
 import yaml
 
 from lrpe.atomic import write_atomically
-from lrpe.lab.experiments.baselines import chance_levels, counted_perplexity
+from lrpe.lab.experiments.baselines import chance_levels, counted_perplexity, majority_levels
 from lrpe.lab.experiments.columns import intended_data
-from lrpe.lab.experiments.config_file import to_dict
-from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.experiment import Experiment, to_dict
 from lrpe.lab.experiments.planning import Plan
-from lrpe.lab.experiments.runs_on_disk import Scores, averages, deviations, means, read_scores
+from lrpe.lab.experiments.runs_on_disk import Scores, averages, means, read_scores
 from lrpe.lab.experiments.tables import PrintedColumn, title_of
 from lrpe.lab.report.heat_map import show_heat_map
 from lrpe.lab.report.notes import data_used, notes_of
-from lrpe.lab.report.page import beside, bullets, facts, folded, preformatted, provenance, section, write_page
+from lrpe.lab.report.page import (
+    beside,
+    bullets,
+    facts,
+    folded,
+    heading,
+    preformatted,
+    provenance,
+    section,
+    write_page,
+)
+from lrpe.lab.report.page_table import as_html, show_tests
+from lrpe.lab.report.paired_test import compare_rows
 from lrpe.lab.report.summary import summarize
-from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_text, write_formats
+from lrpe.lab.report.table import REFERENCES, FigureColumn, as_data, as_text, write_formats
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
 from lrpe.serialization import to_json
@@ -28,26 +39,23 @@ _Baselines = dict[str, dict[str, dict[str, float]]]  # figures by column, split 
 def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
     """Write the table to a folder as text, Markdown, LaTeX, JSON and a page; return the text and the page's path."""
     mark, titles = stamp("transformers"), _row_titles(plan)
-    parts, texts, data = [], [], {}
+    parts, texts, sentences, summary, data = [], [], [], [], {}
     for setting in plan.settings:
         columns = _columns_of(plan, setting)
         write_formats(out / setting, titles, columns, plan.rows)
-        shows = summarize(titles, columns[0], plan.rows)
+        shows = summarize(titles, _judged_by(plan, columns), plan.rows)
         texts.append(f"{plan.table.title}: {setting}\n\n{as_text(titles, columns, plan.rows)}")
-        texts.append("\n".join(shows))
+        sentences += shows if len(plan.settings) == 1 else [f"{setting}: {sentence}" for sentence in shows]
+        summary += [heading(setting, 3)] if len(plan.settings) > 1 and shows else []
+        summary += [bullets(shows)] if shows else []
+        is_map = plan.table.baselines == "chance"
+        drawn = show_heat_map(titles, columns, out / f"{setting}-heat-map") if is_map else ""
         scores = beside(as_html(titles, columns, plan.rows), show_curves(plan, setting, out))
-        above = [bullets(shows)] if shows else []
-        if plan.table.baselines == "chance":
-            above.append(show_heat_map(titles, columns, out / f"{setting}-heat-map"))
-        parts.append(
-            section(
-                f"Setting: {setting}",
-                [*above, scores, *show_training(plan, setting, out)],
-            )
-        )
+        more = [show_tests(titles, columns), *show_training(plan, setting, out)]
+        parts.append(section(f"Setting: {setting}", [drawn, scores, *more]))
         data[setting] = as_data(titles, columns)
     notes, used = notes_of(plan), data_used(plan.experiments)
-    if plan.table.references:
+    if _references_of(plan)[0]:
         text, part = _show_references(plan, out)
         texts.append(text)
         parts.append(part)
@@ -56,9 +64,24 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
     parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(plan)))))
     sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]
-    text = "\n\n".join([*filter(None, texts), "\n".join([*sources, *notes, describe(mark)])])
+    about = "\n".join([*sources, *notes, describe(mark)])
+    text = "\n\n".join([*texts, about, *(["\n".join(["What the table shows", *sentences])] if sentences else [])])
     write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
-    return text, write_page(out / "index.html", plan.table.title, parts)
+    first = [section("Summary", [facts(_conditions(plan)), *summary])]
+    return text, write_page(out / "index.html", plan.table.title, [*first, *parts])
+
+
+def _judged_by(plan: Plan, columns: list[FigureColumn]) -> FigureColumn:
+    """Return the column that the summary is about: the average if the table has one, or else the first."""
+    return columns[-1] if columns[-1].title == plan.table.average and columns[-1].figures else columns[0]
+
+
+def _conditions(plan: Plan) -> dict[str, str]:
+    """Return the data, the scale and the seeds of all rows."""
+    used = data_used(plan.experiments)
+    data = next(iter(used.values())) if len(used) == 1 else f"{', '.join(used)}."
+    scales = ", ".join(sorted({each.scale for each in plan.experiments}))
+    return {"Data": data, "Scale": scales, "Seeds": ", ".join(map(str, plan.seeds))}
 
 
 _APART = "The paper's figures, on other data than ours"
@@ -87,11 +110,12 @@ def _references_of(plan: Plan) -> tuple[dict[str, str], list[FigureColumn]]:
 
 
 def _references_as_data(plan: Plan) -> dict[str, Any]:
-    return {"paper": as_data(*_references_of(plan))} if plan.table.references else {}
+    return {"paper": as_data(*_references_of(plan))} if _references_of(plan)[0] else {}
 
 
 _BASELINE_TITLES = {
     "counted": {"unigrams": "unigrams, counted", "bigrams": "bigrams, counted"},
+    "majority": {"majority": "majority class"},
     "chance": {"chance": "chance"},
 }
 
@@ -108,14 +132,15 @@ def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
         for printed in plan.table.printed_columns
     ]
     if plan.table.average is not None and len(scores_by_title) > 1:
-        scores = averages(list(scores_by_title.values()), plan.rows, len(plan.seeds))
+        scores = averages(list(scores_by_title.values()), plan.rows, plan.seeds)
         better = plan.table.printed_columns[0].better
         numbers = plan.table.average_paper or {}
-        columns.append(FigureColumn(plan.table.average, means(scores), 2, better, deviations(scores), numbers))
+        tests = compare_rows(scores, REFERENCES)
+        columns.append(FigureColumn(plan.table.average, means(scores), 2, better, scores, numbers, tests))
     return columns
 
 
-_COMPUTED = {"counted": counted_perplexity, "chance": chance_levels}
+_COMPUTED = {"counted": counted_perplexity, "majority": majority_levels, "chance": chance_levels}
 
 
 def _baselines_of(plan: Plan, setting: str) -> _Baselines:
@@ -139,7 +164,8 @@ def _column_of(plan: Plan, setting: str, printed: PrintedColumn, scores: Scores,
     title = printed.title if used == intended_data(first) else f"{printed.title} ({used})"
     baselines = below.get(first.column, {}).get(printed.split, {})
     figures = means(scores) | {name: printed.factor * figure for name, figure in baselines.items()}
-    return FigureColumn(title, figures, printed.digits, printed.better, deviations(scores), printed.paper)
+    tests = compare_rows(scores, REFERENCES)
+    return FigureColumn(title, figures, printed.digits, printed.better, scores, printed.paper, tests)
 
 
 def configurations(plan: Plan) -> str:

@@ -7,28 +7,29 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from lrpe.errors import LrpeError, require
-from lrpe.lab.experiments.config_file import read_experiment, to_dict
-from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.experiment import Experiment, read_experiment, to_dict
 from lrpe.lab.experiments.run import Results, read_results
-from lrpe.lab.experiments.runs_on_disk import curve, deviations, means, seconds_per_update
+from lrpe.lab.experiments.runs_on_disk import curve, means, seconds_per_update
 from lrpe.lab.experiments.tables import title_of
+from lrpe.lab.report.curves import show_chart
 from lrpe.lab.report.notes import data_used, label
 from lrpe.lab.report.page import (
     beside,
     bullets,
     folded,
-    heading,
     paragraph,
-    picture,
     pictures,
     preformatted,
     provenance,
     section,
     write_page,
 )
+from lrpe.lab.report.page_table import as_html
+from lrpe.lab.report.paired_test import compare_rows
 from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import FigureColumn, as_html
-from lrpe.lab.report.training import angles_picture, curves_spec
+from lrpe.lab.report.summary import summarize
+from lrpe.lab.report.table import REFERENCES, FigureColumn
+from lrpe.lab.report.training import angles_picture
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.run_files import RunInfo, read_metrics, read_run_info
 from lrpe.serialization import read_text
@@ -121,14 +122,22 @@ def report_runs(folders: Sequence[Path], out: Path, command: str) -> Path:
     readable, problems = _read_runs(folders)
     require(bool(readable), "\n".join(problems))
     runs = _assign_rows(readable)
-    groups = dict.fromkeys(run.group for run in runs)
-    parts = [
-        section(group, _describe_group([run for run in runs if run.group == group], out, problems)) for group in groups
-    ]
+    groups = {name: [run for run in runs if run.group == name] for name in dict.fromkeys(run.group for run in runs)}
+    summary = section("Summary", [bullets(map(_summarize, groups.values()))])
+    parts = [section(name, _describe_group(group, out, problems)) for name, group in groups.items()]
     for problem in problems:
         print(problem, file=sys.stderr)
-    damaged = [section("Damaged", [bullets(problems)])] if problems else []
-    return write_page(out / "index.html", "Runs", [*parts, *damaged, provenance(stamp("transformers"), command)])
+    parts += [section("Damaged", [bullets(problems)])] if problems else []
+    made = provenance(stamp("transformers"), command)
+    return write_page(out / "index.html", "Runs", [summary, *parts, made])
+
+
+def _summarize(runs: list[Run]) -> str:
+    """Return what a group shows: how many runs it has, and which row is best where several have finished."""
+    rows, columns = {run.row: _row_title(run.row) for run in runs}, _columns_of(runs)
+    finished = sum(bool(run.results) for run in runs)
+    about = f"{runs[0].group}: {finished} of {len(runs)} run{'s' if len(runs) > 1 else ''} finished."
+    return " ".join([about, *summarize(rows, columns[0], list(rows))])
 
 
 def _describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str]:
@@ -140,8 +149,7 @@ def _describe_group(runs: list[Run], out: Path, problems: list[str]) -> list[str
     return [
         *map(paragraph, data_used(run.experiment for run in runs).values()),
         beside(table, pictures([_draw_curves(runs, rows, out / file_name(runs[0].group, "curves"))])),
-        heading("Learned angles", 3) if any(angles) else "",
-        pictures(angles, small=True),
+        folded("Learned angles", pictures(angles, small=True)) if any(angles) else "",
         folded("Configurations and environments", *(part for run in runs for part in _files_of(run))),
     ]
 
@@ -175,7 +183,9 @@ def _columns_of(runs: list[Run]) -> list[FigureColumn]:
     columns = []
     for split in splits:
         scores = _by_row(runs, lambda run, split=split: run.results.get(split, {}).get(metric))
-        columns.append(FigureColumn(f"{split} {metric}", means(scores), 3, better, deviations(scores)))
+        columns.append(
+            FigureColumn(f"{split} {metric}", means(scores), 3, better, scores, tests=compare_rows(scores, REFERENCES))
+        )
     return [*columns, FigureColumn("seconds per update", means(_by_row(runs, lambda run: run.seconds)), 3, None)]
 
 
@@ -185,21 +195,21 @@ def _judged_by(runs: list[Run]) -> tuple[str, Literal["lower", "higher"]]:
     return known[0].metric, known[0].about.better
 
 
-def _by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, list[T]]:
-    """Return the values read from the runs of each row, leaving out None."""
-    values: dict[str, list[T]] = {}
+def _by_row(runs: list[Run], read: Callable[[Run], T | None]) -> dict[str, dict[int, T]]:
+    """Return the values read from the runs by row and seed, leaving out None; copies of a run count once."""
+    values: dict[str, dict[int, T]] = {}
     for run in runs:
         value = read(run)
         if value is not None:
-            values.setdefault(run.row, []).append(value)
+            values.setdefault(run.row, {})[run.experiment.training.seed] = value
     return values
 
 
 def _draw_curves(runs: list[Run], titles: dict[str, str], file: Path) -> str:
     """Return the validation curves as HTML; empty before the first validation."""
-    curves, (metric, _) = _by_row(runs, lambda run: run.points or None), _judged_by(runs)
+    by_seed, (metric, _) = _by_row(runs, lambda run: run.points or None), _judged_by(runs)
+    curves = {row: list(seeds.values()) for row, seeds in by_seed.items()}
     if not curves:
         return ""
     bands = "; bands show the range over seeds" if len({run.experiment.training.seed for run in runs}) > 1 else ""
-    spec = curves_spec(curves, titles, metric, log=metric == "perplexity")
-    return picture(spec, file, f"Validation {metric}{bands}.")
+    return show_chart(curves, titles, metric, file, f"Validation {metric}{bands}.")

@@ -1,4 +1,4 @@
-"""A table of results, and the table as text for a terminal, as Markdown, as LaTeX and as HTML.
+"""A table of results, and the table as text for a terminal, as Markdown and as LaTeX; for HTML see page_table.
 
 Each format marks the best and the second best figure of a column in its own way and explains its marks below the
 table. Cells are text: every format escapes what it would read as markup.
@@ -6,16 +6,17 @@ table. Cells are text: every format escapes what it would read as markup.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import stdev
 from typing import Any, Literal
 
 from lrpe.atomic import write_atomically
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.report.page import element
+from lrpe.lab.report.paired_test import LEVEL, PairedTest
 
 Rank = Literal["best", "second"]
+REFERENCES = {"base": "†", "rope": "‡"}  # the rows with which every other is compared, and the mark of a difference
 
 
 @dataclass(frozen=True)
@@ -27,20 +28,42 @@ class FigureColumn:
         figures: our figures by row.
         digits: decimal places.
         better: whether lower or higher is better; None if the rows are not ranked.
-        deviations: standard deviations over seeds, for rows with several.
+        scores: the figures by row and seed that ``figures`` are the means of.
         paper: the paper's figures, printed in a column of their own next to ours.
+        tests: comparisons by reference, one of ``REFERENCES``, and row.
     """
 
     title: str
     figures: dict[str, float]
     digits: int = 2
     better: Literal["lower", "higher"] | None = "lower"
-    deviations: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, dict[int, float]] = field(default_factory=dict)
     paper: dict[str, float] = field(default_factory=dict)
+    tests: dict[str, dict[str, PairedTest]] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
         return self.title + {"lower": " ↓", "higher": " ↑", None: ""}[self.better]
+
+    @property
+    def deviations(self) -> dict[str, float]:
+        """The standard deviations over seeds, for rows with several of which none diverged."""
+        several = {row: list(seeds.values()) for row, seeds in self.scores.items() if len(seeds) > 1}
+        return {row: stdev(values) for row, values in several.items() if all(map(math.isfinite, values))}
+
+    @property
+    def marks_used(self) -> str:
+        """The marks of the references from which at least one row differs significantly."""
+        return "".join(
+            mark
+            for reference, mark in REFERENCES.items()
+            if any(test.significant for test in self.tests.get(reference, {}).values())
+        )
+
+    def marks(self, row: str) -> str:
+        """Return the marks of the references from which the row differs significantly."""
+        tests = {reference: self.tests.get(reference, {}).get(row) for reference in REFERENCES}
+        return "".join(REFERENCES[reference] for reference, test in tests.items() if test and test.significant)
 
     def rank(self, row: str, among: Sequence[str]) -> Rank | None:
         """Return whether the row is the best or the second best of these rows, by the printed figures.
@@ -73,18 +96,18 @@ class FigureColumn:
         return f"{self.paper[row]:.{self.digits}f}" if row in self.paper else ""
 
 
-_Mark = Callable[[str, Rank | None], str]  # formats a cell of a rank
+_Write = Callable[[FigureColumn, str, Rank | None], str]  # writes the cell of a column and row
 
 
 def lay_out(
-    rows: dict[str, str], columns: Sequence[FigureColumn], ranked: Sequence[str], mark: _Mark
+    rows: dict[str, str], columns: Sequence[FigureColumn], ranked: Sequence[str], write: _Write
 ) -> tuple[list[str], list[list[str]]]:
     """Return the header and the lines of a table; ``rows`` is {name: title}."""
     header, lines = [""], [[title] for title in rows.values()]
     for column in columns:
         header.append(column.heading)
         for line, row in zip(lines, rows, strict=True):
-            line.append(mark(column.show(row), column.rank(row, ranked)))
+            line.append(write(column, row, column.rank(row, ranked)))
         if column.paper:
             header.append("paper")
             for line, row in zip(lines, rows, strict=True):
@@ -102,6 +125,11 @@ def as_data(rows: dict[str, str], columns: Sequence[FigureColumn]) -> dict[str, 
                 "better": column.better,
                 "figures": column.figures,
                 "deviations": column.deviations,
+                "seeds": column.scores,
+                "tests": {
+                    reference: {row: asdict(test) for row, test in by_row.items()}
+                    for reference, by_row in column.tests.items()
+                },
                 "paper": {row: column.paper[row] for row in rows if row in column.paper},
             }
             for column in columns
@@ -109,11 +137,11 @@ def as_data(rows: dict[str, str], columns: Sequence[FigureColumn]) -> dict[str, 
     }
 
 
-_Titles = dict[str, str]  # title by row name
+Titles = dict[str, str]  # title by row name
 
 
 @dataclass(frozen=True)
-class _Style:
+class Style:
     """The templates with which a format writes cells.
 
     Attributes:
@@ -121,43 +149,62 @@ class _Style:
         second: the template of the second best.
         other: the template of the rest.
         write: escapes what the format would read as markup.
+        align: pads a row's marks to the width of all marks used in its column.
+        line_break: what begins a new line in the legend.
     """
 
     best: str
     second: str
     other: str = "{}"
     write: Callable[[str], str] = str
+    align: Callable[[str, int], str] = lambda marks, _: marks
+    line_break: str = "\n"
 
-    def mark(self, cell: str, rank: Rank | None) -> str:
+    def cell(self, column: FigureColumn, row: str, rank: Rank | None) -> str:
         template = {"best": self.best, "second": self.second, None: self.other}[rank]
-        return template.format(self.write(cell))
+        marks = self.align(self.write(column.marks(row)), len(column.marks_used))
+        return template.format(self.write(column.show(row))) + marks
 
-    def legend(self, rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
+    def legend(self, rows: Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
         """Return the meaning of the marks used and the rows that are not ranked; empty if no figure is marked."""
         used = {column.rank(row, ranked) for column in columns for row in rows}
         known: dict[Rank, str] = {"best": self.best.format("best"), "second": self.second.format("second best")}
         meaning = ", ".join(words for rank, words in known.items() if rank in used)
         unranked = "; ".join(self.write(title) for row, title in rows.items() if row not in ranked)
-        return f"{meaning} (not ranked: {unranked})" if meaning and unranked else meaning
+        ranks = f"{meaning} (not ranked: {unranked})" if meaning and unranked else meaning
+        return self.line_break.join(filter(None, [ranks, self.write(explain_marks(rows, columns))]))
 
 
-def as_text(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
+def explain_marks(rows: Titles, columns: Sequence[FigureColumn]) -> str:
+    """Return what the marks of significance mean; empty if nothing was tested."""
+    tested = [name for name in REFERENCES if any(column.tests.get(name) for column in columns)]
+    if not tested:
+        return ""
+    used = {mark for column in columns for mark in column.marks_used}
+    tests = [test for column in columns for by_row in column.tests.values() for test in by_row.values()]
+    seeds = " or ".join(map(str, sorted({test.seeds for test in tests})))
+    differs = ", ".join(f"{REFERENCES[name]} differs from {rows[name]}" for name in tested if REFERENCES[name] in used)
+    finding = differs or f"No row differs significantly from {' or '.join(rows[name] for name in tested)}"
+    return f"{finding} (paired t-test over {seeds} seeds, p < {LEVEL:g} after Holm's correction)"
+
+
+def as_text(rows: Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
     """Return aligned columns, with a star after the best figure and a dot after the second best."""
-    header, lines = lay_out(rows, columns, ranked, _TEXT.mark)
+    header, lines = lay_out(rows, columns, ranked, _TEXT.cell)
     return _with_legend(in_columns(header, lines, left=1), "\n", _TEXT.legend(rows, columns, ranked))
 
 
-def as_markdown(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
-    header, lines = lay_out(rows, columns, ranked, _MARKDOWN.mark)
+def as_markdown(rows: Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
+    header, lines = lay_out(rows, columns, ranked, _MARKDOWN.cell)
     rule = ["---", *["---:"] * (len(header) - 1)]
     titled = [list(map(_in_markdown, header)), rule, *([_in_markdown(title), *line] for title, *line in lines)]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in titled)
     return _with_legend(table, "\n", _MARKDOWN.legend(rows, columns, ranked))
 
 
-def as_latex(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
+def as_latex(rows: Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
     """Return a LaTeX tabular with booktabs rules."""
-    header, lines = lay_out(rows, columns, ranked, _LATEX.mark)
+    header, lines = lay_out(rows, columns, ranked, _LATEX.cell)
     body = [" & ".join([_in_latex(title), *line]) for title, *line in lines]
     table = [
         rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
@@ -171,21 +218,8 @@ def as_latex(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[st
     return _with_legend("\n".join(table), "\\par\\smallskip\n", _LATEX.legend(rows, columns, ranked))
 
 
-def as_html(rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
-    header, lines = lay_out(rows, columns, ranked, _HTML.mark)
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in ("method", *header[1:]))
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(title)}</th>{"".join(f"<td>{cell}</td>" for cell in line)}</tr>'
-        for title, *line in lines
-    )
-    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    legend = _HTML.legend(rows, columns, ranked)
-    box = element("div", table, class_="table", tabindex="0")  # focusable, so that it scrolls by keyboard too
-    return box + (f'\n<p class="legend">{legend}</p>' if legend else "")
-
-
-def write_formats(file: Path, rows: _Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> None:
-    """Write the table as text, Markdown and LaTeX: ``file`` with the suffix of each; HTML is written with its page."""
+def write_formats(file: Path, rows: Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> None:
+    """Write the table as text, Markdown and LaTeX: ``file`` with the suffix of each."""
     for ending, write in {".txt": as_text, ".md": as_markdown, ".tex": as_latex}.items():
         write_atomically(file.with_suffix(ending), write(rows, columns, ranked) + "\n")
 
@@ -204,11 +238,11 @@ def _in_latex(text: str) -> str:
 
 # Underscores stay: inside a word they are not emphasis, and a backslash would show where Markdown is read as text.
 _MARKDOWN_MARKUP = {c: f"\\{c}" for c in "\\`*[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_LATEX_MARKUP = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "×": r"$\times$", "·": r"$\cdot$"}
+_LATEX_MARKUP = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$"}
+_LATEX_MARKUP |= {"†": r"$^\dagger$", "‡": r"$^\ddagger$", "×": r"$\times$", "·": r"$\cdot$"}
 _LATEX_MARKUP |= {"<": r"\textless{}", ">": r"\textgreater{}", "\\": r"\textbackslash{}"}
 _LATEX_MARKUP |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {c: f"\\{c}" for c in "%_&#${}"}
 
-_TEXT = _Style("{} *", "{} ·", "{}  ")
-_MARKDOWN = _Style("**{}**", "<u>{}</u>", write=_in_markdown)
-_LATEX = _Style(r"\textbf{{{}}}", r"\underline{{{}}}", write=_in_latex)
-_HTML = _Style("<b>{}</b>", "<u>{}</u>", write=escape)
+_TEXT = Style("{} *", "{} ·", "{}  ", align=lambda marks, width: f" {marks:<{width}}" if width else "")
+_MARKDOWN = Style("**{}**", "<u>{}</u>", write=_in_markdown, line_break="<br>\n")
+_LATEX = Style(r"\textbf{{{}}}", r"\underline{{{}}}", write=_in_latex, line_break="\\newline\n")

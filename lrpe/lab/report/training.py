@@ -1,74 +1,21 @@
 """The course of training: validation curves, learned angles, and seconds per update."""
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.planning import Plan
-from lrpe.lab.experiments.runs_on_disk import curve, means, seconds_per_update
+from lrpe.lab.experiments.runs_on_disk import Scores, curve, means, seconds_per_update
 from lrpe.lab.experiments.tables import title_of
-from lrpe.lab.report.page import heading, paragraph, picture, pictures
-from lrpe.lab.report.palette import look, ramp
+from lrpe.lab.report.curves import show_chart
+from lrpe.lab.report.page import folded, paragraph, picture, pictures
+from lrpe.lab.report.page_table import as_html
+from lrpe.lab.report.palette import ramp
 from lrpe.lab.report.picture import SOFT, Spec, file_name, powers_of_ten
-from lrpe.lab.report.table import FigureColumn, as_html
+from lrpe.lab.report.table import FigureColumn
 from lrpe.models.block import Block
 from lrpe.models.saved import load_model
-
-Points = list[tuple[int, float]]  # (update, figure)
-_FORMATS = {"accuracy": "~%", "perplexity": "~s"}  # d3 formats of the axis labels
-
-
-def curves_spec(curves: dict[str, list[Points]], titles: dict[str, str], figure: str, log: bool = False) -> Spec:
-    """Draw the curves of each row's seeds; ``titles`` names the rows, ``figure`` the y axis."""
-    values = [value for row, seeds in curves.items() for value in band(titles[row], seeds)]
-    names, looks = [titles[row] for row in curves], [look(row.partition("+")[0]) for row in curves]
-    colour: Spec = {"field": "method", "type": "nominal", "title": None, "legend": {"symbolOpacity": 1}}
-    shape = colour | {"scale": {"domain": names, "range": [each.shape for each in looks]}}
-    colour |= {"scale": {"domain": names, "range": [each.colour for each in looks]}}
-    y = {"field": "mean", "type": "quantitative", "title": f"validation {figure}"}
-    y |= {"axis": {"format": _FORMATS.get(figure, "~g"), "tickCount": 6}}
-    y |= {"scale": {"zero": False, "nice": False, "padding": 8, "type": "log" if log else "linear"}}
-    layers: list[Spec] = [
-        {"mark": {"type": "line"}, "encoding": {"y": y}},
-        {"mark": {"type": "point", "filled": True, "size": 45, "opacity": 1}, "encoding": {"y": y, "shape": shape}},
-    ]
-    if any(len(seeds) > 1 for seeds in curves.values()):
-        edges = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
-        layers.insert(0, {"mark": {"type": "area", "opacity": 0.15}, "encoding": edges})
-    encoding = {"x": _updates(values), "color": colour}
-    return {"width": 600, "height": 320, "data": {"values": values}, "encoding": encoding, "layer": layers}
-
-
-def _updates(values: list[dict[str, Any]]) -> Spec:
-    updates = [value["update"] for value in values]
-    axis = {"values": _whole_ticks(min(updates), max(updates)), "format": "~s", "grid": False}
-    scale = {"zero": False, "nice": False}
-    return {"field": "update", "type": "quantitative", "title": "updates", "axis": axis, "scale": scale}
-
-
-def _whole_ticks(least: int, most: int) -> list[int]:
-    """Return at most eight integer ticks in a range, at a step of 1, 2 or 5 times a power of ten.
-
-    >>> _whole_ticks(1, 3), _whole_ticks(66, 400)
-    ([1, 2, 3], [100, 150, 200, 250, 300, 350, 400])
-    """
-    steps = (factor * 10**power for power in count() for factor in (1, 2, 5))
-    step = next(step for step in steps if (most - least) // step < 8)
-    return list(range(-(-least // step) * step, most + 1, step))
-
-
-def band(name: str, seeds: list[Points]) -> list[dict[str, Any]]:
-    """Return mean, minimum and maximum over the seeds at each update that all of them have."""
-    common = set.intersection(*({update for update, _ in points} for points in seeds)) if seeds else set()
-    points = []
-    for update in sorted(common):
-        figures = [dict(curve)[update] for curve in seeds]
-        spread = {"mean": mean(figures), "low": min(figures), "high": max(figures)}
-        points.append({"method": name, "update": update} | spread)
-    return points
 
 
 def angles_picture(run: Path, file: Path, title: str) -> str:
@@ -143,13 +90,14 @@ def show_training(plan: Plan, setting: str, out: Path) -> Iterator[str]:
     """Yield the seconds per update of every column, and the learned angles."""
     columns = trained(plan, setting)
     speeds = [FigureColumn(name, _speed_of(plan, experiments), 3, None) for name, experiments in columns.items()]
-    yield heading("Seconds per update", 3)
-    yield as_html({row: title_of(row) for row in plan.rows}, speeds, [])
-    yield paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed.")
+    yield folded(
+        "Seconds per update",
+        paragraph("Wall-clock times of these runs, not a benchmark; for that, run lrpe table speed."),
+        as_html({row: title_of(row) for row in plan.rows}, speeds, []),
+    )
     angles = pictures((_angles_of(plan, *first, out / setting) for first in _first_seeds(columns)), small=True)
     if angles:
-        yield heading("Learned angles", 3)
-        yield angles
+        yield folded("Learned angles", angles)
 
 
 def _first_seeds(columns: dict[str, _Experiments]) -> Iterator[tuple[str, str, Experiment]]:
@@ -186,12 +134,16 @@ def _curves_of(plan: Plan, experiments: _Experiments, file: Path, name: str) -> 
     for metric in sorted({metric for group in curves.values() for metric, points in group if points}):
         lines = {row: [points for _, points in group if points] for row, group in curves.items()}
         drawn = {row: group for row, group in lines.items() if group}
-        spec = curves_spec(drawn, {row: title_of(row) for row in drawn}, metric, log=metric == "perplexity")
-        yield picture(spec, file.with_name(file_name(file.name, metric)), f"{name}: validation {metric}{bands}.")
+        titles, caption = {row: title_of(row) for row in drawn}, f"{name}: validation {metric}{bands}."
+        yield show_chart(drawn, titles, metric, file.with_name(file_name(file.name, metric)), caption)
 
 
 def _speed_of(plan: Plan, experiments: _Experiments) -> dict[str, float]:
     """Return the seconds per update by row: the mean over seeds of each run's median."""
-    seconds = {row: [seconds_per_update(plan.runs / each.name) for each in group] for row, group in experiments.items()}
-    known = {row: [each for each in group if each is not None] for row, group in seconds.items()}
-    return means({row: group for row, group in known.items() if group})
+    known: Scores = {}
+    for row, group in experiments.items():
+        for each in group:
+            seconds = seconds_per_update(plan.runs / each.name)
+            if seconds is not None:
+                known.setdefault(row, {})[each.training.seed] = seconds
+    return means(known)

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from lrpe.lab.experiments.baselines import Counts, count_text
+from lrpe.lab.data.dataset import Draw
+from lrpe.lab.experiments.baselines import Counts, count_text, majority_levels
 from lrpe.lab.experiments.build import build_task
-from lrpe.lab.experiments.columns import stdlib
+from lrpe.lab.experiments.columns import COLUMNS, stdlib
 from lrpe.lab.experiments.scale import smoke
 
 
@@ -27,3 +28,20 @@ def test_pairs_tell_more_of_a_text_than_tokens_do():
     assert set(found) == {"validation", "test"}
     for bits in found.values():
         assert 2 < bits["bigrams"] < bits["unigrams"] < 6
+
+
+@pytest.mark.parametrize("column", ["glue-rte", "lra-listops", "imagenet"])
+def test_the_majority_class_is_the_share_of_trainings_most_frequent_label(column):
+    experiment = smoke(COLUMNS[column]()).with_data({})
+    splits = build_task(experiment).dataset.splits
+    labels = {name: [split.sample(Draw(i))["label"] for i in range(len(split))] for name, split in splits.items()}
+    most = max(sorted(set(labels["train"])), key=labels["train"].count)
+    levels = majority_levels(experiment)
+    assert levels.keys() == splits.keys()
+    for name, level in levels.items():
+        assert level["majority"] == pytest.approx(labels[name].count(most) / len(labels[name]))
+
+
+def test_always_the_same_answer_correlates_with_nothing_and_text_has_no_labels():
+    assert majority_levels(smoke(COLUMNS["glue-cola"]()).with_data({}))["validation"] == {"majority": 0.0}
+    assert majority_levels(smoke(stdlib()).with_data({})) == {}

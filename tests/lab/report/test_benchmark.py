@@ -24,6 +24,7 @@ POINTS.append({"side": "us", "length": 32, "seconds": 2.0, "bytes": None})
 LENGTH = {
     "benchmark": "length",
     "points": POINTS,
+    "lines": [],
     "exponents": {"us": 1.0, "them": 2.0},
     "memory_exponents": {},
     **ABOUT,
@@ -35,10 +36,10 @@ TRAIN = {
     "benchmark": "train",
     "rows": [{"title": "Type 1", "speed": SPEED, "paper": 0.82}, {"title": "RoPE", "speed": SPEED, "paper": 0.86}],
     "lines": [
-        {"goal": 0.93, "better": "higher"},
-        {"goal": None, "better": "lower"},
-        {"goal": None, "better": "higher"},
-        {"goal": None, "better": "lower"},
+        LINE | {"goal": 0.93, "better": "higher"},
+        LINE | {"goal": None, "better": "lower"},
+        LINE | {"goal": None, "better": "higher"},
+        LINE | {"goal": None, "better": "lower"},
     ],
     **ABOUT,
 }
@@ -67,6 +68,15 @@ def test_the_picture_of_the_table_names_every_goal(tmp_path):
     for words in ("ours ÷ theirs, N = 16", "0.40, goal 0.5", "ours ÷ absent, N = 8", "missing", "a machine"):
         assert words in svg
     assert "nobody's goal" not in svg
+
+
+def test_a_page_begins_with_the_goals_that_are_met_and_names_the_others(tmp_path):
+    save_plot(tmp_path / "plot.html", ATTENTION)
+    page = (tmp_path / "plot.html").read_text(encoding="utf-8")
+    summary = page.split("<h2>Summary</h2>")[1].partition("</section>")[0]
+    for words in ("1 of 3 goals are met.", "ours ÷ theirs, N = 16: missed.", "ours ÷ absent, N = 8: not measured."):
+        assert f"<li>{words}</li>" in summary
+    assert "nobody" not in summary
 
 
 def test_the_picture_of_lengths_tells_its_exponents(tmp_path):

@@ -7,12 +7,13 @@ import pytest
 import yaml
 
 from lrpe.lab.experiments.columns import wikitext103
-from lrpe.lab.experiments.config_file import to_dict
+from lrpe.lab.experiments.experiment import to_dict
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.report.page import section, write_page
+from lrpe.lab.report.page_table import as_html
 from lrpe.lab.report.palette import LOOKS
 from lrpe.lab.report.runs import report_runs
-from lrpe.lab.report.table import FigureColumn, as_html
+from lrpe.lab.report.table import FigureColumn
 from tests.lab.report.browser import open_browser
 from tests.lab.report.test_explorer import contrast
 
@@ -56,13 +57,26 @@ def test_a_run_without_a_validation_says_so_and_spoils_nothing(file):
     assert "recommended, seed 0: no validation yet." in text
     assert "softmax + RoPE, seed 0: not finished; validation perplexity 45 at update 2." in text
     assert "<td>30.000</td>" in text
-    assert text.count("<svg") == 2  # the curves of the other two, wide and narrow
+    assert text.count("<noscript><figure>") == 1  # the curves of the other two
+
+
+def test_the_summary_counts_finished_runs_and_compares_the_rows(tmp_path):
+    scores = {"base": (31.0, 32.0, 33.0), "type2": (30.0, 31.1, 31.9)}
+    folders = [
+        make_run(tmp_path / f"{row}{seed}", row, [(1, 40.0)], seed, results={"validation": {"perplexity": figure}})
+        for row, figures in scores.items()
+        for seed, figure in enumerate(figures)
+    ]
+    page = report_runs([*folders, make_run(tmp_path / "c", "rope")], tmp_path / "page", "").read_text(encoding="utf-8")
+    assert "wikitext103 on stdlib, smoke, fair: 6 of 7 runs finished. validation perplexity: Type 2 (31.000) is" in page
+    assert page.index("<h2>Summary</h2>") < page.index("<h2>wikitext103 on stdlib, smoke, fair</h2>")
+    assert "† differs from Base (paired t-test over 3 seeds" in page
 
 
 def test_a_group_of_which_nothing_is_validated_has_no_empty_picture(tmp_path):
     page = report_runs([make_run(tmp_path / "run")], tmp_path / "page", "").read_text(encoding="utf-8")
     assert "Type 2, seed 0: no validation yet." in page
-    assert "<svg" not in page
+    assert "<figure" not in page
 
 
 def test_a_run_whose_environment_is_missing_is_shown(tmp_path):
@@ -82,14 +96,14 @@ def test_a_page_fits_its_window_and_its_pictures_are_seen(browser, file, width, 
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.goto(file.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    shown = page.locator("figure svg").locator("visible=true")
-    assert shown.count() == 1  # the wide drawing or the narrow one
+    shown = page.locator(".chart > svg").locator("visible=true")
+    assert shown.count() == 1
     letters = shown.locator("text").evaluate_all("texts => texts.map((text) => text.getBoundingClientRect().height)")
     assert min(letters) >= 10
     card = hexadecimal(page.locator("section").first.evaluate("e => getComputedStyle(e).backgroundColor"))
     for text in shown.locator("text").all():
         assert contrast(hexadecimal(text.evaluate("e => getComputedStyle(e).fill")), card) >= 4.5
-    for line in shown.locator(".mark-line path").all():
+    for line in shown.locator("path.line").all():
         assert contrast(hexadecimal(line.evaluate("e => getComputedStyle(e).stroke")), card) >= 3
     page.close()
 
@@ -120,8 +134,7 @@ def test_every_method_is_seen_on_a_dark_page():
 def test_updates_are_whole_numbers_beside_their_axis(browser, file):
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(file.as_uri())
-    labels = [axis.locator("text").all_text_contents() for axis in page.locator(".wide .role-axis-label").all()]
-    assert ["1", "2", "3"] in labels
+    assert page.locator(".chart text.tick.x").all_text_contents() == ["1", "2", "3"]
     page.close()
 
 

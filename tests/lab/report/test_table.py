@@ -2,11 +2,18 @@ import math
 
 import pytest
 
-from lrpe.lab.report.table import FigureColumn, as_data, as_html, as_latex, as_markdown, as_text
+from lrpe.lab.report.page_table import as_html
+from lrpe.lab.report.paired_test import compare_rows
+from lrpe.lab.report.table import REFERENCES, FigureColumn, as_data, as_latex, as_markdown, as_text
 
 ROWS = {"base": "Base", "type1": "Type 1", "type2": "Type 2", "count": "counted & sure"}
 PERPLEXITY = FigureColumn(
-    "val", {"base": 34.0, "type1": 31.903, "type2": 31.9, "count": 20.0}, 2, "lower", {"type2": 0.1}, {"type2": 31.95}
+    "val",
+    {"base": 34.0, "type1": 31.903, "type2": 31.9, "count": 20.0},
+    2,
+    "lower",
+    {"type2": {0: 31.8, 1: 31.9, 2: 32.0}},
+    {"type2": 31.95},
 )
 ACCURACY = FigureColumn("acc", {"base": 70.0, "type2": 80.0}, 1, "higher")
 RANKED = ["base", "type1", "type2"]
@@ -69,7 +76,7 @@ def test_latex_marks_cells_and_says_what_the_marks_mean():
 def test_html_marks_cells_and_says_what_the_marks_mean():
     text = as_html(ROWS, [PERPLEXITY, ACCURACY], RANKED)
     assert "<b>31.90 ± 0.10</b>" in text
-    assert '<p class="legend"><b>best</b>, <u>second best</u> (not ranked: counted &amp; sure)</p>' in text
+    assert '<p class="legend"><b>best</b>, <u>second best</u> (not ranked: counted &amp; sure)<br>Plots: ' in text
     assert text.count("<tr>") == 1 + len(ROWS)
 
 
@@ -91,3 +98,44 @@ def test_the_data_of_a_table_are_its_unrounded_figures():
     (column,) = as_data(ROWS, [PERPLEXITY])["columns"]
     assert column["figures"]["type1"] == 31.903
     assert column["paper"] == {"type2": 31.95}
+
+
+def with_tests(*seeds_of_type2: float) -> FigureColumn:
+    seeds = {"base": {0: 34.0, 1: 34.2, 2: 33.8}, "type2": dict(enumerate(seeds_of_type2))}
+    return FigureColumn("val", {"base": 34.0, "type2": 31.9}, scores=seeds, tests=compare_rows(seeds, REFERENCES))
+
+
+def test_every_format_marks_a_row_that_differs_and_says_from_which_row_by_which_test():
+    column, rows = with_tests(31.9, 32.1, 31.71), {"base": "Base", "type2": "Type 2"}
+    explained = "differs from Base (paired t-test over 3 seeds, p < 0.05 after Holm's correction)"
+    assert "31.90 ± 0.20 * †" in as_text(rows, [column], list(rows))
+    assert as_text(rows, [column], list(rows)).endswith(f"best *, second best ·\n† {explained}")
+    assert "**31.90 ± 0.20**† |" in as_markdown(rows, [column], list(rows))
+    assert f"† {explained}" in as_markdown(rows, [column], list(rows)).replace("&lt;", "<")
+    assert r"\textbf{31.90 $\pm$ 0.20}$^\dagger$" in as_latex(rows, [column], list(rows))
+    assert '<b>31.90 ± 0.20</b><span class="marks" style="width: 0.6em">†</span>' in as_html(rows, [column], list(rows))
+    (data,) = as_data(rows, [column])["columns"]
+    assert data["tests"]["base"]["type2"]["p"] < 0.05
+    assert data["seeds"]["type2"] == {0: 31.9, 1: 32.1, 2: 31.71}
+
+
+def test_a_table_in_which_nothing_differs_says_so():
+    text = as_text({"base": "Base", "type2": "Type 2"}, [with_tests(34.1, 34.0, 34.0)], ["base", "type2"])
+    assert "No row differs significantly from Base (paired t-test over 3 seeds" in text
+    assert "†" not in text
+
+
+def test_a_table_of_one_seed_says_nothing_of_significance():
+    text = as_text({"base": "Base", "type2": "Type 2"}, [with_tests(31.9)], ["base", "type2"])
+    assert "differ" not in text
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf])
+def test_a_row_with_a_seed_that_diverged_has_no_deviation_and_the_table_is_written(figure):
+    scores = {"base": {1: 2.0, 2: 4.0}, "type2": {1: figure, 2: 3.0}}
+    column = FigureColumn("wikitext", {"base": 3.0, "type2": figure}, scores=scores)
+    assert column.deviations == {"base": pytest.approx(math.sqrt(2))}
+    text = as_text({"base": "Base", "type2": "Type 2"}, [column], list(scores))
+    assert "3.00 ± 1.41" in text
+    assert "diverged" in text
+    assert as_data({"base": "Base"}, [column])["columns"][0]["deviations"].keys() == {"base"}
