@@ -41,11 +41,10 @@ struct SumBackward : Gradients {
 
     void of_queries(int64_t b, int64_t h, int64_t head, int64_t t, int64_t m) {
         read_queries(b, h, head, t, m);
-        multiply({G, E, 1}, T, F, dQ, F, C, F, E, 0);
+        multiply({G, E, 1}, T, F, dQ, F, C, F, E, nothing);
         states.add(queries.encoded, G);
         if (p.delta) {
-            std::memcpy(dP, queries.delta, C * D * sizeof(float));
-            scale_rows(dP, D, GT, m);
+            scale_rows(dP, queries.delta, D, GT, m);
             add_to_z(dz.data(), dP, m, D);
             of_delta(dQ, GT, m);
         }
@@ -54,8 +53,8 @@ struct SumBackward : Gradients {
 
     void of_keys(int64_t b, int64_t h, int64_t t, int64_t m) {
         read_keys(b, h, t, m);
-        multiply({V, E, 1}, T, F, dK, F, C, F, E, 0);
-        multiply({keys.encoded, F, 1}, S, E, dV, E, C, E, F, 0);
+        multiply({V, E, 1}, T, F, dK, F, C, F, E, nothing);
+        multiply({keys.encoded, F, 1}, S, E, dV, E, C, E, F, nothing);
         if (p.delta) of_delta(dK, nullptr, m);
         hide_padding(b, t, m);
         finish_side(keys, p.dk, p.ddelta_k, dK, b, h, h, t, m);
@@ -65,7 +64,7 @@ struct SumBackward : Gradients {
     // dP = scale ∘ Z, or Z in every row: the gradient of Δ's features, which is part of g if these are the encoded ones.
     void of_delta(float* g, const float* scale, int64_t m) {
         for (int64_t i = 0; i < m; i++) copy_row(dP + i * D, Z, D);
-        if (scale) scale_rows(dP, D, scale, m);
+        if (scale) scale_rows(dP, dP, D, scale, m);
         for (int64_t i = 0; p.delta == delta_encoded && i < m; i++) add_scaled(g + i * F, 1, dP + i * D, F);
     }
 };

@@ -54,14 +54,14 @@ struct SumForward {
 
     void sum_of_queries(int64_t b, int64_t h, int64_t head, int64_t t, int64_t m) {
         queries.read(p.q, p.delta_q, b, head, h, t, m);
-        multiply({queries.encoded, F, 1}, S, E, O, E, C, E, F, 0);
+        multiply({queries.encoded, F, 1}, S, E, O, E, C, E, F, nothing);
         float scale[C] = {};
         for (int64_t i = 0; p.delta && i < m; i++) {
             float* total = p.total.at(b, head, t + i);
             *total = dot(queries.delta + i * D, Z, D);
             scale[i] = inverse(*total);
         }
-        if (p.divide) scale_rows(O, E, scale, m);
+        if (p.divide) scale_rows(O, O, E, scale, m);
         write_rows(O, E, p.out.at(b, head, t), p.out.row, m, p.e);
     }
 };

@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCES = ("causal.cpp", "bidirectional_forward.cpp", "bidirectional_backward.cpp", "step.cpp", "product.cpp")
+SOURCES = (
+    *("causal.cpp", "bidirectional_forward.cpp", "bidirectional_backward.cpp"),
+    *("turn.cpp", "step.cpp", "product.cpp"),
+)
 _TARGETS = {  # instruction sets per processor, and the flag that asks for each
     "x86_64": {"x86-64-v3": "-march=x86-64-v3", "x86-64-v4": "-march=x86-64-v4"},
     "aarch64": {"aarch64": "-march=armv8-a"},

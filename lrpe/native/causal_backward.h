@@ -35,9 +35,11 @@ struct CausalBackward : Gradients {
         int64_t b = unit / p.key_heads, h = unit % p.key_heads, chunks = (p.n + C - 1) / C;
         weights.known = 0;
         start_forwards(unit);
+        turn_to(C);
         for (int64_t c = 0; c < chunks; c++) forwards(b, h, c * C, length(c));
         double last = p.dlog_decay ? gradient_of_last(unit) : 0;
         start_backwards(unit);
+        turn_to(-C);
         for (int64_t c = chunks - 1; c >= 0; c--) backwards(b, h, c * C, length(c));
         finish(unit);
         return last;
@@ -89,24 +91,21 @@ struct CausalBackward : Gradients {
         int64_t group = p.heads / p.key_heads;
         for (int64_t head = h * group; head < (h + 1) * group; head++) {
             read_queries(b, h, head, t, m);
-            multiply<Part::lower_result>({G, E, 1}, VT, C, A, C, C, C, E, 0);
+            multiply<Part::lower_result>({G, E, 1}, VT, C, A, C, C, C, E, nothing);
             weights.apply(A);
-            multiply({G, E, 1}, S, F, dQ, F, C, F, E, 0);
-            scale_rows(dQ, F, weights.before, C);
-            multiply<Part::lower_a>({A, C, 1}, keys.encoded, F, dQ, F, C, F, C, 1);
+            multiply({G, E, 1}, S, F, dQ, F, C, F, E, nothing);
+            multiply<Part::lower_a>({A, C, 1}, keys.encoded, F, dQ, F, C, F, C, {weights.before, 1});
             if (p.delta) of_delta_queries(m);
             count_decay(queries, dQ, t, m, 1);
             finish_side(queries, p.dq, p.ddelta_q, dQ, b, h, head, t, m);
         }
-        std::memcpy(faded, V, C * E * sizeof(float));
-        scale_rows(faded, E, weights.after, C);
+        scale_rows(faded, V, E, weights.after, C);
         forget_rows(keys.encoded, F, weights.after, C);
-        multiply({faded, 1, E}, keys.encoded, F, S, F, E, F, C, weights.carry);
+        multiply({faded, 1, E}, keys.encoded, F, S, F, E, F, C, {&weights.carry, 0});
     }
 
     void of_delta_queries(int64_t m) {
-        std::memcpy(dP, Z, C * D * sizeof(float));
-        scale_rows(dP, D, GT, m);
+        scale_rows(dP, Z, D, GT, m);
         if (p.delta == delta_encoded)
             for (int64_t i = 0; i < m; i++) add_scaled(dQ + i * F, 1, dP + i * D, F);
     }
@@ -124,25 +123,23 @@ struct CausalBackward : Gradients {
         read_chunk(b, h, t, m);
         transpose(keys.encoded, F, KT, C, C, F);
         transpose(S, E, T, F, F, E);
-        multiply({V, E, 1}, T, F, dK, F, C, F, E, 0);
-        scale_rows(dK, F, weights.after, C);
-        multiply({keys.encoded, F, 1}, S, E, dV, E, C, E, F, 0);
-        scale_rows(dV, E, weights.after, C);
+        multiply({V, E, 1}, T, F, dK, F, C, F, E, nothing);
+        multiply({keys.encoded, F, 1}, S, E, dV, E, C, E, F, nothing);
         std::memset(Z, 0, C * D * sizeof(float));
         int64_t group = p.heads / p.key_heads;
-        float keep = weights.carry;
-        for (int64_t head = h * group; head < (h + 1) * group; head++, keep = 1) {
+        Keep fade = {weights.after, 1}, carry = {&weights.carry, 0};  // of what later chunks gave; once, for the first head
+        for (int64_t head = h * group; head < (h + 1) * group; head++, fade = carry = everything) {
             read_queries(b, h, head, t, m);
-            multiply<Part::lower_result>({queries.encoded, F, 1}, KT, C, A, C, C, C, F, 0);
+            multiply<Part::lower_result>({queries.encoded, F, 1}, KT, C, A, C, C, C, F, nothing);
             weights.apply(A);
-            multiply<Part::upper_a>({A, 1, C}, G, E, dV, E, C, E, C, 1);
-            multiply<Part::lower_result>({G, E, 1}, VT, C, A, C, C, C, E, 0);
+            multiply<Part::upper_a>({A, 1, C}, G, E, dV, E, C, E, C, fade);
+            multiply<Part::lower_result>({G, E, 1}, VT, C, A, C, C, C, E, nothing);
             weights.apply(A);
-            multiply<Part::upper_a>({A, 1, C}, queries.encoded, F, dK, F, C, F, C, 1);
+            multiply<Part::upper_a>({A, 1, C}, queries.encoded, F, dK, F, C, F, C, fade);
             for (int64_t i = 0; p.delta && i < m; i++) add_scaled(Z + i * D, GT[i], queries.delta + i * D, D);
-            scale_rows(G, E, weights.before, C);
+            scale_rows(G, G, E, weights.before, C);
             forget_rows(queries.encoded, F, weights.before, C);
-            multiply({queries.encoded, 1, F}, G, E, S, E, F, E, C, keep);
+            multiply({queries.encoded, 1, F}, G, E, S, E, F, E, C, carry);
         }
         if (p.delta) of_delta_keys(m);
         hide_padding(b, t, m);

@@ -60,19 +60,17 @@ struct CausalForward {
         }
         int64_t group = p.heads / p.key_heads;
         for (int64_t head = h * group; head < (h + 1) * group; head++) query_head(b, h, head, t, m);
-        std::memcpy(faded, V, C * E * sizeof(float));
-        scale_rows(faded, E, weights.after, C);
+        scale_rows(faded, V, E, weights.after, C);
         forget_rows(keys.encoded, F, weights.after, C);
-        multiply({keys.encoded, 1, F}, faded, E, S, E, F, E, C, weights.carry);
+        multiply({keys.encoded, 1, F}, faded, E, S, E, F, E, C, {&weights.carry, 0});
     }
 
     void query_head(int64_t b, int64_t h, int64_t head, int64_t t, int64_t m) {
         queries.read(p.q, p.delta_q, b, head, h, t, m);
-        multiply<Part::lower_result>({queries.encoded, F, 1}, KT, C, A, C, C, C, F, 0);
+        multiply<Part::lower_result>({queries.encoded, F, 1}, KT, C, A, C, C, C, F, nothing);
         weights.apply(A);
-        multiply({queries.encoded, F, 1}, S, E, O, E, C, E, F, 0);
-        scale_rows(O, E, weights.before, C);
-        multiply<Part::lower_a>({A, C, 1}, V, E, O, E, C, E, C, 1);
+        multiply({queries.encoded, F, 1}, S, E, O, E, C, E, F, nothing);
+        multiply<Part::lower_a>({A, C, 1}, V, E, O, E, C, E, C, {weights.before, 1});
         if (weights.sees == Sees::earlier) add_first_sweep(b, head, t, m);
         if (p.delta) divide(b, head, t, m);
         write_rows(O, E, p.out.at(b, head, t), p.out.row, m, p.e);
@@ -89,7 +87,7 @@ struct CausalForward {
             *total = before + dot(queries.delta + i * D, Z + i * D, D);
             scale[i] = inverse(*total);
         }
-        if (p.divide) scale_rows(O, E, scale, m);
+        if (p.divide) scale_rows(O, O, E, scale, m);
     }
 };
 

@@ -27,35 +27,42 @@ struct Weights {
         bool shared = !p.log_decay || p.decay_row == 0;
         if (shared && known == m) return;
         known = shared ? m : 0;
-        double c[C], total = 0;
+        double steps[C], c[C], left[C], total = 0;
         const double* log_r = p.log_decay ? p.log_decay + b * p.decay_batch + h * p.decay_head : nullptr;
         for (int64_t i = 0; i < C; i++) {
             bool first = !shared && t + i == 0 && !p.S;  // nothing is before it that could decay
-            double one = log_r && i < m && !first ? log_r[(t + i) * p.decay_row] : 0.0;
-            total += one;
-            c[i] = total;
-            step[i] = (float)std::exp(one);
-            before[i] = (float)std::exp(total);
+            steps[i] = log_r && i < m && !first ? log_r[(t + i) * p.decay_row] : 0.0;
+            c[i] = total += steps[i];
         }
-        for (int64_t i = 0; i < C; i++) after[i] = (float)std::exp(total - c[i]);
+        for (int64_t i = 0; i < C; i++) left[i] = total - c[i];
+        exponentials(step, steps, C);
+        exponentials(before, c, C);
+        exponentials(after, left, C);
         exact_carry = std::exp(total);
         carry = (float)exact_carry;
         for (int64_t i = 0; i < C; i++) fill_row(c, i);
     }
 
-    void fill_row(const double* c, int64_t i) {
-        float high[C], low[C];  // exp(high + low) = exp(high) (1 + low): a float alone has too few digits
-        for (int64_t j = 0; j < C; j++) {
-            bool seen = j < i || (j == i && sees == Sees::own_and_earlier);
-            double apart = seen ? c[i] - c[j] : -1000.0;
-            high[j] = (float)apart;
-            low[j] = (float)(apart - high[j]);
+    // exp(high + low) = exp(high) (1 + low): a float alone has too few digits for a large x.
+    static void exponentials(float* to, const double* x, int64_t count) {
+        float high[C], low[C];
+        for (int64_t j = 0; j < count; j++) {
+            high[j] = (float)x[j];
+            low[j] = (float)(x[j] - high[j]);
         }
-        float* row = inside + i * C;
-        for (int64_t j = 0; j < C; j += W) {
+        for (int64_t j = 0; j < count; j += W) {
             vec w = exp(load(high + j));
-            store(row + j, w + w * load(low + j));
+            store(to + j, w + w * load(low + j));
         }
+    }
+
+    // The rest of the row is 0 from the start.
+    void fill_row(const double* c, int64_t i) {
+        double apart[C];
+        int64_t seen = sees == Sees::own_and_earlier ? i + 1 : i, width = padded(seen);
+        for (int64_t j = 0; j < width; j++) apart[j] = c[i] - c[j];
+        exponentials(inside + i * C, apart, width);
+        for (int64_t j = seen; j < width; j++) inside[i * C + j] = 0;
     }
 
     // A ∘ inside; where the weight is 0 the product is 0, whatever A holds.
@@ -107,12 +114,14 @@ inline void finish_z(const double* z, float* to, int64_t width) {
     for (int64_t j = 0; to && j < width; j++) to[j] = (float)z[j];
 }
 
+// Whether 1 / Δ would not be finite.
+inline bool is_tiny(float delta) { return std::fabs(delta) < 1.17549435e-38f; }
+
 // 1 / Δ, and 0 for Δ = 0, bounded as lrpe/attention/normalizer.py has it.
 inline float inverse(float delta) {
-    constexpr float tiny = 1.17549435e-38f;
     if (delta != delta) return delta;
     if (delta == 0) return 0;
-    return (delta > 0 ? 1.0f : -1.0f) / (std::fabs(delta) < tiny ? tiny : std::fabs(delta));
+    return (delta > 0 ? 1.0f : -1.0f) / (is_tiny(delta) ? 1.17549435e-38f : std::fabs(delta));
 }
 
 }  // namespace lrpe

@@ -1,4 +1,4 @@
-// Λ on one row, by a table: rotations of pairs, Type 1's cosines and sines, Type 3's permutation; and their gradients.
+// Λ on one row, by a table: the product that rotates pairs, Type 1's cosines and sines, Type 3's permutation; and their gradients.
 #pragma once
 #include <initializer_list>
 
@@ -21,35 +21,6 @@ using Pairs = MakeLanes<W>;
 inline vec times(vec x, vec u) { return x * Pairs::even(u) + Pairs::swap(x) * Pairs::odd(u) * Pairs::sign(); }
 inline vec times_conjugate(vec x, vec u) {
     return x * Pairs::even(u) - Pairs::swap(x) * Pairs::odd(u) * Pairs::sign();
-}
-
-// Type 2's Λ: turn the pairs of a row by the angles whose cosines and sines are given; the features after them stay.
-inline void rotate(float* row, const float* u, int64_t turned) {
-    int64_t j = 0;
-    for (; j + W <= turned; j += W) store(row + j, times(load(row + j), load(u + j)));
-    for (; j < turned; j += 2) {
-        float re = row[j] * u[j] - row[j + 1] * u[j + 1];
-        row[j + 1] = row[j] * u[j + 1] + row[j + 1] * u[j], row[j] = re;
-    }
-}
-
-// Its gradient g ū, in the memory of g. y = E ū because |u| = 1, so that the gradient g ȳ of u is g Ē u.
-inline void unrotate(float* g, const float* E, const float* u, float* dturn, int64_t turned) {
-    int64_t j = 0;
-    for (; j + W <= turned; j += W) {
-        vec row = load(g + j), turn = load(u + j);
-        if (dturn) store(dturn + j, load(dturn + j) + times(times_conjugate(row, load(E + j)), turn));
-        store(g + j, times_conjugate(row, turn));
-    }
-    for (; j < turned; j += 2) {
-        if (dturn) {
-            float re = g[j] * E[j] + g[j + 1] * E[j + 1], im = g[j + 1] * E[j] - g[j] * E[j + 1];
-            dturn[j] += re * u[j] - im * u[j + 1];
-            dturn[j + 1] += re * u[j + 1] + im * u[j];
-        }
-        float re = g[j] * u[j] + g[j + 1] * u[j + 1];
-        g[j + 1] = g[j + 1] * u[j] - g[j] * u[j + 1], g[j] = re;
-    }
 }
 
 // Type 1's Λ: (y cos ‖ y sin) for a table of cosines, then sines.

@@ -24,7 +24,7 @@ extern "C" struct lrpe_problem {
     int64_t d, f, e, delta_width;  // widths of q and k, of their features, of values and of Δ's features
     int64_t phi, delta, divide, threads;
     double floor;  // is added to φ
-    int64_t reflections, lambda, turned;  // rows of V and U; Λ, and the width of its table
+    int64_t reflections, lambda;  // rows of V and U; Λ
     lrpe::Tensor q, k, v, delta_q, delta_k, turn, out;
     const double* log_decay;  // null if it is 0
     int64_t decay_batch, decay_head, decay_row;
@@ -39,8 +39,14 @@ extern "C" struct lrpe_problem {
     lrpe::Tensor g_total;                 // the gradient of Δ, or null
     const float *g_S, *g_z;               // the gradients of the last state, or null
     lrpe::Tensor dq, dk, dv, ddelta_q, ddelta_k;
-    float* dturn;                         // one copy per thread, of dturn_size floats, or null
+    float* dturn;                         // of Type 1's table, one copy per thread, of dturn_size floats, or null
     int64_t dturn_batch, dturn_head, dturn_row, dturn_size;
+    const double *phase, *alpha;          // (…, n, 1 or pairs) and (1 or key heads, pairs), which turn was made of
+    int64_t phase_batch, phase_head, phase_row, phase_pair, alpha_head, pairs;
+    double* dphase;                       // (batch, key heads, n, 1 or pairs), to be added to, or null
+    int64_t dphase_batch, dphase_head, dphase_row;
+    double* dalpha;                       // one copy per thread, of dalpha_size numbers, to be added to, or null
+    int64_t dalpha_size;
     float *dV, *dU;                       // one copy per thread, or null
     float *dS, *dz;                       // or null
     double* dlog_decay;                   // (batch, key heads, n), or null

@@ -13,14 +13,24 @@ struct Strided {
     int64_t row, column;
 };
 
+// The factor of each row of C before a product is added to it; 0 ignores what the row holds, even NaN.
+struct Keep {
+    const float* p;
+    int64_t row;  // 0 for one factor of all rows
+};
+constexpr float ZERO = 0, ONE = 1;
+constexpr Keep nothing = {&ZERO, 0}, everything = {&ONE, 0};
+
 // C[R rows, V vectors] = keep · C + A B over k0 ≤ k < k1. The accumulators stay in registers.
 template <int R, int V>
-inline void tile(Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, int64_t k0, int64_t k1, float keep) {
+inline void tile(Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, int64_t k0, int64_t k1, Keep keep) {
     vec sums[R][V];
 #pragma GCC unroll 8
-    for (int i = 0; i < R; i++)
+    for (int i = 0; i < R; i++) {
+        float factor = keep.p[i * keep.row];
 #pragma GCC unroll 8
-        for (int j = 0; j < V; j++) sums[i][j] = keep == 0 ? vec{} : load(c + i * ldc + j * W) * splat(keep);
+        for (int j = 0; j < V; j++) sums[i][j] = factor == 0 ? vec{} : load(c + i * ldc + j * W) * splat(factor);
+    }
     for (int64_t k = k0; k < k1; k++) {
         vec row[V];
 #pragma GCC unroll 8
@@ -40,7 +50,7 @@ inline void tile(Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, 
 
 template <int R>
 inline void tile_row(Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, int64_t N, int64_t k0, int64_t k1,
-                     float keep) {
+                     Keep keep) {
     int64_t j = 0;
 #if defined(__AVX512F__) || defined(__aarch64__)  // 32 registers
     for (; j + 4 * W <= N; j += 4 * W) tile<R, 4>(a, b + j, ldb, c + j, ldc, k0, k1, keep);
@@ -49,21 +59,21 @@ inline void tile_row(Strided a, const float* b, int64_t ldb, float* c, int64_t l
     for (; j + W <= N; j += W) tile<R, 1>(a, b + j, ldb, c + j, ldc, k0, k1, keep);
 }
 
-// C (M × N) = keep · C + A (M × K) B (K × N); M is a multiple of 4, and keep = 0 ignores what C holds.
+// C (M × N) = keep · C + A (M × K) B (K × N); M is a multiple of 4, of PAD for a lower triangular result.
 template <Part part = Part::all>
 inline void multiply(Strided a, const float* b, int64_t ldb, float* c, int64_t ldc, int64_t M, int64_t N, int64_t K,
-                     float keep) {
+                     Keep keep) {
     for (int64_t i = 0; i < M;) {
-        int64_t left = M - i, rows = left == 4 || left == 8 ? 4 : 6;
+        int64_t left = part == Part::lower_result ? PAD - i % PAD : M - i, rows = left == 4 || left == 8 ? 4 : 6;
         int64_t k0 = part == Part::upper_a ? i : 0;
         int64_t k1 = part == Part::lower_a ? (i + rows < K ? i + rows : K) : K;
-        int64_t width = part == Part::lower_result ? (i + rows + PAD - 1) / PAD * PAD : N;
-        if (width > N) width = N;
+        int64_t width = part == Part::lower_result ? padded(i + rows) : N;
         Strided rest = {a.p + i * a.row, a.row, a.column};
+        Keep of_rest = {keep.p + i * keep.row, keep.row};
         if (rows == 6)
-            tile_row<6>(rest, b, ldb, c + i * ldc, ldc, width, k0, k1, keep);
+            tile_row<6>(rest, b, ldb, c + i * ldc, ldc, width, k0, k1, of_rest);
         else
-            tile_row<4>(rest, b, ldb, c + i * ldc, ldc, width, k0, k1, keep);
+            tile_row<4>(rest, b, ldb, c + i * ldc, ldc, width, k0, k1, of_rest);
         i += rows;
     }
 }
@@ -96,12 +106,10 @@ inline void add_scaled(float* y, float a, const float* x, int64_t width) {
     for (int64_t j = 0; j < width; j += W) store(y + j, load(y + j) + splat(a) * load(x + j));
 }
 
-// Row i of X times a[i]; a weight of 0 gives 0 even for NaN, so that nothing leaks out of a forgotten sequence.
-inline void scale_rows(float* x, int64_t ld, const float* a, int64_t rows) {
-    for (int64_t i = 0; i < rows; i++) {
-        if (a[i] == 1) continue;
-        for (int64_t j = 0; j < ld; j += W) store(x + i * ld + j, a[i] == 0 ? vec{} : load(x + i * ld + j) * splat(a[i]));
-    }
+// Row i of Y = row i of X times a[i]; a weight of 0 gives 0 even for NaN, so that nothing leaks out of a forgotten sequence.
+inline void scale_rows(float* y, const float* x, int64_t ld, const float* a, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < ld; j += W) store(y + i * ld + j, a[i] == 0 ? vec{} : load(x + i * ld + j) * splat(a[i]));
 }
 
 // Rows of X with weight 0 become 0: the other factor's are 0 too, but 0 · NaN would leak out of a forgotten sequence.

@@ -13,6 +13,10 @@ inline lrpe_problem reversed(const lrpe_problem& p) {
     r.mask_row = -p.mask_row;
     if (p.dturn) r.dturn += (p.n - 1) * p.dturn_row;
     r.dturn_row = -p.dturn_row;
+    if (p.phase) r.phase += (p.n - 1) * p.phase_row;
+    r.phase_row = -p.phase_row;
+    if (p.dphase) r.dphase += (p.n - 1) * p.dphase_row;
+    r.dphase_row = -p.dphase_row;
     // The step between two tokens belongs to the later one, so each log-decay moves to the token before; the last
     // token's, which comes first now, is not read.
     if (p.log_decay) r.log_decay += p.n * p.decay_row;

@@ -13,26 +13,28 @@ inline void copy_row(float* to, const float* from, int64_t width) {
     for (; j < width; j++) to[j] = from[j];
 }
 
-// Ask for a row of the next chunk, so that it arrives from memory while this chunk is computed. Addresses past the end are
-// harmless.
+// Ask for a row of the chunk that follows, so that it arrives from memory while this chunk is computed. Addresses past the
+// ends are harmless.
 template <int writes>
 inline void prefetch_row(const float* row, int64_t width) {
     for (int64_t j = 0; j < width; j += 16) __builtin_prefetch(row + j, writes);
 }
 
-// Copy m rows of the given width into C rows of width ld; the rest is 0.
-inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, int64_t m, int64_t width) {
+// Copy m rows of the given width into C rows of width ld; the rest is 0. The next chunk begins `ahead` rows further.
+inline void read_rows(float* to, int64_t ld, const float* from, int64_t stride, int64_t m, int64_t width,
+                      int64_t ahead = C) {
     for (int64_t i = 0; i < m; i++) {
-        prefetch_row<0>(from + (i + C) * stride, width);
+        prefetch_row<0>(from + (i + ahead) * stride, width);
         copy_row(to + i * ld, from + i * stride, width);
         for (int64_t j = width; j < ld; j++) to[i * ld + j] = 0;
     }
     if (m < C) std::memset(to + m * ld, 0, (C - m) * ld * sizeof(float));
 }
 
-inline void write_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width) {
+inline void write_rows(const float* from, int64_t ld, float* to, int64_t stride, int64_t m, int64_t width,
+                       int64_t ahead = C) {
     for (int64_t i = 0; i < m; i++) {
-        prefetch_row<1>(to + (i + C) * stride, width);
+        prefetch_row<1>(to + (i + ahead) * stride, width);
         copy_row(to + i * stride, from + i * ld, width);
     }
 }
@@ -59,7 +61,7 @@ struct BlockSum {
     }
 
     void add(const float* A, const float* B) {
-        multiply({A, 1, F}, B, E, part, E, F, E, C, added == 0 ? 0 : 1);
+        multiply({A, 1, F}, B, E, part, E, F, E, C, added == 0 ? nothing : everything);
         if (++added == BLOCK) finish();
     }
 

@@ -50,10 +50,12 @@ struct Step {
         if (!p.pairs || (row == turned_row && head == turned_head)) return;
         turned_row = row, turned_head = head;
         const double* alpha = p.alpha + h * p.alpha_head;
+        const float* log_alpha = p.log_alpha ? p.log_alpha + h * p.alpha_head : nullptr;
         const double* phase = p.phase ? p.phase + b * p.phase_batch + h * p.phase_head : nullptr;
         double position = p.position ? (double)p.position[b * p.position_batch] : 0;
         for (int64_t i = 0; i < p.pairs; i++) {
             double angle = (phase ? phase[i * p.phase_pair] : position) * alpha[i];
+            if (log_alpha) angle *= std::exp((double)log_alpha[i]);
             turn[2 * i] = (float)std::cos(angle), turn[2 * i + 1] = (float)std::sin(angle);
         }
         for (int64_t j = 2 * p.pairs; j < F; j++) turn[j] = j % 2 ? 0.0f : 1.0f;
@@ -62,8 +64,8 @@ struct Step {
     // φ(x) into plain, Λ P φ(x) into encoded, and those that Δ sums into delta; all are 0 beyond their width.
     void read(const float* x, const float* of_delta) {
         copy_row(plain, x, p.f);
-        for (int64_t j = 0; j < F && (p.phi != phi_identity || p.floor != 0); j += W)
-            store(plain + j, map(load(plain + j), p.phi) + splat((float)p.floor));
+        Row<0> features(plain, F);
+        map(features, p.phi, (float)p.floor);
         for (int64_t j = p.f; j < F; j++) plain[j] = 0;
         copy_row(encoded, plain, F);
         for (int64_t r = p.reflections - 1; r >= 0; r--) {

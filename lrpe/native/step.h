@@ -1,4 +1,4 @@
-// One token of every head, as lrpe/attention/engines/native_step.py passes it, field by field. Tensors are contiguous.
+// One token of every head, as lrpe/attention/engines/native.py passes it, field by field. Tensors are contiguous.
 #pragma once
 #include <cstdint>
 
@@ -12,6 +12,7 @@ extern "C" struct lrpe_step {
     const float *delta_q, *delta_k;  // (batch, heads or key heads, delta width) if they are given, or null
     const float* V;                  // (reflections, f): P = H_1 ⋯ H_m for its rows
     const double* alpha;             // (1 or key heads, pairs)
+    const float* log_alpha;          // each α is times e to this, or null
     int64_t alpha_head;              // strides from here on; a stride of 0 repeats
     const int64_t* position;         // (1 or batch), or null
     int64_t position_batch;

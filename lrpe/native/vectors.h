@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -32,6 +33,9 @@ inline vec splat(float x) { return x - vec{}; }
 #if defined(__AVX512F__)
 inline vec at_least(vec x, float low) { return _mm512_max_ps(splat(low), x); }
 inline vec at_most(vec x, float high) { return _mm512_min_ps(splat(high), x); }
+#elif defined(__AVX2__)
+inline vec at_least(vec x, float low) { return _mm256_max_ps(splat(low), x); }
+inline vec at_most(vec x, float high) { return _mm256_min_ps(splat(high), x); }
 #else
 inline vec at_least(vec x, float low) { return x < splat(low) ? splat(low) : x; }
 inline vec at_most(vec x, float high) { return x > splat(high) ? splat(high) : x; }
@@ -48,39 +52,33 @@ inline float sum(vec x) {
     return (parts[0][0] + parts[0][2]) + (parts[0][1] + parts[0][3]);
 }
 
+// e^r to 3e-9 for |r| ≤ ln 2 / 2.
+inline vec exp_near_0(vec r) {
+    vec p = splat(1.3814540580e-3f);
+    p = p * r + splat(8.3687454462e-3f);
+    p = p * r + splat(4.1668388993e-2f);
+    p = p * r + splat(1.6666521132e-1f);
+    p = p * r + splat(4.9999994040e-1f);
+    return (p * r + splat(1.0f)) * r + splat(1.0f);
+}
+
+// e^x to 1.2e-7: 2^n e^r with x = n ln 2 + r. Below the normal range it is 0, above the largest number infinity.
 #if defined(__AVX512F__)
-// As below; the instruction set rounds and scales by 2^n itself, also out of range.
-inline vec exp(vec x) {
+inline vec exp(vec x) {  // the instruction set rounds and scales by 2^n itself, also out of range
     x = at_most(at_least(x, -104.0f), 89.0f);
     vec n = _mm512_roundscale_ps(x * splat(1.44269504f), 0);
-    vec r = x - n * splat(0.693359375f) + n * splat(2.12194440e-4f);
-    vec p = splat(1.9875691500e-4f);
-    p = p * r + splat(1.3981999507e-3f);
-    p = p * r + splat(8.3334519073e-3f);
-    p = p * r + splat(4.1665795894e-2f);
-    p = p * r + splat(1.6666665459e-1f);
-    p = p * r + splat(5.0000001201e-1f);
-    return _mm512_scalef_ps(p * r * r + r + splat(1.0f), n);
+    return _mm512_scalef_ps(exp_near_0(x - n * splat(0.69314718f)), n);
 }
 #else
-// e^x to 1e-7: 2^n from the bits of the exponent, times a polynomial of the rest in [-ln 2 / 2, ln 2 / 2].
 inline vec exp(vec x) {
-    const vec small = x, magic = splat(12582912.0f);  // 1.5 · 2^23: adding it rounds to a whole number
+    const vec whole = x, magic = splat(12582912.0f);  // 1.5 · 2^23: adding it rounds to a whole number
     x = at_most(at_least(x, -87.0f), 88.0f);
     vec shifted = x * splat(1.44269504f) + magic, n = shifted - magic;
-    vec r = x - n * splat(0.693359375f) + n * splat(2.12194440e-4f);
-    vec p = splat(1.9875691500e-4f);
-    p = p * r + splat(1.3981999507e-3f);
-    p = p * r + splat(8.3334519073e-3f);
-    p = p * r + splat(4.1665795894e-2f);
-    p = p * r + splat(1.6666665459e-1f);
-    p = p * r + splat(5.0000001201e-1f);
-    p = p * r * r + r + splat(1.0f);
     ivec bits = reinterpret_cast<ivec&>(shifted) - reinterpret_cast<const ivec&>(magic);
     ivec power = (bits + 127) << 23;
-    vec y = p * reinterpret_cast<vec&>(power);
-    y = small < splat(-87.0f) ? vec{} : y;
-    return small > splat(88.0f) ? splat(INFINITY) : y;
+    vec y = exp_near_0(x - n * splat(0.69314718f)) * reinterpret_cast<vec&>(power);
+    y = whole < splat(-87.0f) ? vec{} : y;
+    return whole > splat(88.0f) ? splat(INFINITY) : y;
 }
 #endif
 
