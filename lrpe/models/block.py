@@ -13,6 +13,7 @@ from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValues
 from lrpe.attention.steps import choose_steps
 from lrpe.attention.tokens import Tokens
+from lrpe.models.chunks import by_chunks
 from lrpe.models.configuration import LrpeConfig
 from lrpe.precision import compute_dtype
 
@@ -40,8 +41,20 @@ class Block(GradientCheckpointingLayer):
         y, after = self.attention.attend(y, y, tokens, tokens, state, wants_state)  # type: ignore[arg-type]  # state is of this attention's type
         x = x + self.drop_path(y)
         x = x if self.pre else self.attention_norm(x, tokens.mask)
-        x = x + self.drop_path(self.feed_forward(self.feed_forward_norm(x, tokens.mask) if self.pre else x))
+        x = x + self.drop_path(self.feed(x, tokens.mask))
         return x if self.pre else self.feed_forward_norm(x, tokens.mask), after
+
+    def feed(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the feed-forward branch; with gradient checkpointing its inner width is kept for no token.
+
+        That is the greatest tensor of a block. Batch norm, whose statistics are over all tokens, comes before.
+        """
+        norm = self.feed_forward_norm if self.pre else nn.Identity()
+        if isinstance(norm, BatchNorm):
+            x, norm = norm(x, mask), nn.Identity()
+        if not (self.gradient_checkpointing and self.training):
+            return self.feed_forward(norm(x))
+        return by_chunks(lambda chunk: self.feed_forward(norm(chunk)), x, recompute=True)
 
     def read(self, x: Tensor, state: State | None, positions: Tensor | None, mask: Tensor | None) -> State:
         """Return the state after the tokens x (batch, n, width) alone, without their output."""

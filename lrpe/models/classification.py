@@ -9,7 +9,7 @@ from transformers.utils.generic import can_return_tuple
 
 from lrpe.errors import LrpeError, require
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.parts import refuse_labels
+from lrpe.models.inputs import check_labels
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
 from lrpe.parallel import refuse
 from lrpe.precision import compute_dtype
@@ -113,7 +113,7 @@ class LrpeForTokenClassification(LrpeClassificationModel):
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Return logits (batch, n, num_labels); ``labels`` are (batch, n) integers, -100 for tokens without one."""
-        refuse_labels(labels)
+        check_labels(labels)
         options = {"use_cache": False, "inputs_embeds": inputs_embeds} | kwargs
         output = self.model(input_ids, attention_mask, position_ids, return_dict=True, **options)
         logits = self.classifier(output.last_hidden_state)

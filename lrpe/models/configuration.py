@@ -7,8 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from lrpe.attention.layer import RECOMMENDED
-from lrpe.attention.members import complete
+from lrpe.attention.choices import RECOMMENDED_ENCODING, complete
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.layer_choices import LayerChoices
 from lrpe.models.schema import FIELDS, check_fields, is_whole, read_object, shorten
@@ -102,7 +101,7 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         intermediate_size: int = 2048,
         max_position_embeddings: int = 2048,
         attention: str | list[str] = "linear",
-        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = RECOMMENDED.encoding,
+        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = RECOMMENDED_ENCODING,
         feature_map: str = "default",
         normalizer: str = "default",
         decay: str | list[float] | None = "default",

@@ -1,4 +1,4 @@
-"""Inputs of the trunk: token and patch embeddings, absolute positions, padding masks, packed sequences."""
+"""Inputs of the trunk: embeddings, absolute positions, padding masks, packed sequences, parts of a row."""
 
 import math
 from typing import Any
@@ -12,6 +12,7 @@ from lrpe.attention.tokens import last_real
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
 from lrpe.errors import LrpeError, require
 from lrpe.models.configuration import LrpeConfig
+from lrpe.parallel import active_group, read_part, refuse
 from lrpe.positions import grid, sequence
 
 
@@ -160,3 +161,41 @@ def embed_tokens(embedding: nn.Embedding, ids: Tensor) -> Tensor:
         raise LrpeError(
             f"input_ids must be at least 0 and below vocab_size={embedding.num_embeddings}; got {low} to {high}."
         ) from None
+
+
+def check_trunk(config: LrpeConfig, training: bool, pixels: Any, cache: Any, use_cache: bool | None) -> None:
+    """Refuse, inside a context, what does not act on every token alike or continues other tokens."""
+    if active_group() is None:
+        return
+    if pixels is not None:
+        refuse("An image", "Share the batch of images among the processes instead.")
+    if cache is not None or use_cache:
+        refuse("A cache, as generate() has one", "Pass use_cache=False and no past_key_values; generate outside of it.")
+    if training and config.norm == "batch":
+        refuse("norm='batch', whose statistics are over all tokens,", "Use norm='layer' or 'rms', or call eval().")
+    if training and config.drop_path_rate > 0:
+        refuse("drop_path_rate, which drops whole rows,", "Set drop_path_rate=0, or call eval().")
+
+
+def check_labels(labels: Tensor | None, targets: Tensor | None = None) -> None:
+    """Refuse labels beside targets, and in a context: the model shifts them, and the next token is in another part."""
+    require(labels is None or targets is None, "labels and targets exclude each other: targets are shifted already.")
+    if labels is not None and active_group() is not None:
+        raise LrpeError(
+            "labels must be None inside lrpe.parallel.context: the label of a part's last token is in the next part. "
+            "Shift the labels of the whole row, cut them by lrpe.parallel.own_part, pass them as targets, and divide "
+            "the sum of the losses by the number of targets in all parts."
+        )
+
+
+def separate(positions: Tensor | None, mask: Tensor | None, batch: int) -> Tensor | None:
+    """Return the packed sequence of each own token from positions that restart in the whole row, as ``packed_by``."""
+    group = active_group()
+    if group is None or positions is None or positions.ndim > 2:
+        return packed_by(positions, mask)
+    rows = torch.atleast_2d(positions)
+    part = read_part(group, rows.shape[1], rows.device)
+    # A process whose tokens are all real has no mask, but must join those of processes that have one.
+    real = torch.ones(batch, rows.shape[1], dtype=torch.bool, device=rows.device) if mask is None else mask
+    sequences = packed_by(part.join(rows), part.join(real))
+    return None if sequences is None else part.cut(sequences)

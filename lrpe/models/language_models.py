@@ -13,8 +13,9 @@ from lrpe.attention.projection import Projection
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS
 from lrpe.models.cache import LrpeCache
+from lrpe.models.chunks import token_losses
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.parts import refuse_labels
+from lrpe.models.inputs import check_labels
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel
 from lrpe.parallel import refuse
 
@@ -44,15 +45,27 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
+        targets: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         """Return logits (batch, n, vocab_size), of the last ``logits_to_keep`` tokens if that is not 0.
 
         ``labels`` are the input tokens, -100 where nothing is to be predicted; they are shifted here for the loss.
+        ``targets`` are the tokens that follow them, shifted already: then ``loss`` is the cross-entropy per token
+        (batch, n), and there are no logits, which a long text has no memory for.
         """
-        refuse_labels(labels)
+        check_labels(labels, targets)
+        require(
+            targets is None or (isinstance(logits_to_keep, int) and logits_to_keep == 0),
+            "With targets there are no logits, so logits_to_keep must be 0; got "
+            f"logits_to_keep={logits_to_keep}. Leave one of the two out.",
+        )
         given = (input_ids, attention_mask, position_ids, past_key_values, inputs_embeds)
         output = self.model(*given, use_cache=use_cache, return_dict=True, **kwargs)
+        if targets is not None:
+            recompute = self.model.gradient_checkpointing and self.training
+            losses = token_losses(self.lm_head, output.last_hidden_state, targets, recompute=recompute)
+            return CausalLMOutputWithPast(losses, None, output.past_key_values, output.hidden_states)  # type: ignore
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep  # -0: all
         logits = self.lm_head(output.last_hidden_state[:, kept])
         loss = None
@@ -132,14 +145,23 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        targets: Tensor | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Return logits (batch, n, vocab_size); ``labels`` are the true tokens, -100 where nothing was masked."""
-        refuse_labels(labels)
+        """Return logits (batch, n, vocab_size); ``labels`` are the true tokens, -100 where nothing was masked.
+
+        With the same as ``targets``, ``loss`` is the cross-entropy per token (batch, n), and there are no logits.
+        """
+        check_labels(labels, targets)
         given = (input_ids, attention_mask, position_ids)
         output = self.model(*given, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         mask = None if attention_mask is None else attention_mask != 0
-        logits = self.lm_head(self.dense_norm(self.act(self.dense(output.last_hidden_state)), mask))
+        x = self.dense_norm(self.act(self.dense(output.last_hidden_state)), mask)
+        if targets is not None:
+            recompute = self.model.gradient_checkpointing and self.training
+            losses = token_losses(self.lm_head, x, targets, recompute=recompute)
+            return MaskedLMOutput(losses, None, output.hidden_states)  # type: ignore
+        logits = self.lm_head(x)
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)

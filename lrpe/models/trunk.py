@@ -18,8 +18,15 @@ from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS, Block, State, defined_tensors
 from lrpe.models.cache import LrpeCache, Read
 from lrpe.models.configuration import LrpeConfig
-from lrpe.models.inputs import PatchEmbedding, TokenPositions, check_kwargs, embed_tokens, of_new_tokens
-from lrpe.models.parts import check_trunk, separate
+from lrpe.models.inputs import (
+    PatchEmbedding,
+    TokenPositions,
+    check_kwargs,
+    check_trunk,
+    embed_tokens,
+    of_new_tokens,
+    separate,
+)
 from lrpe.models.weights import KeepsPrecision, check_found, follow, naming_damage, stored_config
 from lrpe.parallel import active_group
 
@@ -120,6 +127,7 @@ class LrpeModel(LrpePreTrainedModel):
         blocks = [Block(config, layer) for layer in range(config.num_hidden_layers)]
         self.layers = cast(Sequence[Block], nn.ModuleList(blocks))
         self.norm = norm(width, eps=config.norm_eps) if config.norm_position == "pre" else None
+        self.axes = config.position_axes
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -160,10 +168,9 @@ class LrpeModel(LrpePreTrainedModel):
         cache = self.choose_cache(past_key_values, False if stateless and use_cache is None else use_cache)
         states = self.start(cache, x.shape[0])
         counts = any(block.attention.counts for block in self.layers)
-        axes = self.config.position_axes
         causal = bool(self.config.causal) and pixel_values is None  # patches have no order
         given = Given(places, mask, seq_idx, cu_seq_lens_q)
-        tokens = read_tokens(x, given, axes, state=states[0], counts=counts, causal=causal)
+        tokens = read_tokens(x, given, self.axes, state=states[0], counts=counts, causal=causal)
         x = x if self.absolute is None else self.absolute(x, positions_of(tokens, x))
         x = x if self.embedding_norm is None else self.embedding_norm(x, tokens.mask)
         x, seen = self.run(self.dropout(x), tokens, states, cache, None if packed else given)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from lrpe.encodings.old_angles import places_of_alpha, start_from_alpha
+from lrpe.encodings.angles import places_of_alpha, start_from_alpha
 from lrpe.errors import LrpeError
 from lrpe.models.block import Block, defined_tensors
 from lrpe.models.configuration import LrpeConfig

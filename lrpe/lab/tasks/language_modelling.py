@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.lab.data.batches import Batches
 from lrpe.lab.data.dataset import Sample
 from lrpe.lab.data.text.masking import MaskedWindows, make_masking
-from lrpe.lab.data.text.stream import UNSCORED
-from lrpe.lab.data.text.text_dataset import TextDataset
+from lrpe.lab.data.text.text_dataset import UNSCORED, TextDataset
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.tasks.task import Batch, Loss, Task
 from lrpe.models.language_models import LrpeForCausalLM, LrpeForMaskedLM
@@ -52,11 +50,7 @@ def _token_losses(model: nn.Module, batch: Batch, **options: Any) -> Tensor:
     """Return the loss per token in nats, 0 where not scored; (batch, n). The options are passed to the model."""
     optional = {"attention_mask": batch.get("attention_mask"), "seq_idx": batch.get("sequences")}
     inputs = {name: value for name, value in optional.items() if value is not None}
-    logits = model(input_ids=batch["input_ids"], **inputs, **options).logits
-    losses = F.cross_entropy(
-        logits.flatten(0, 1).float(), batch["labels"].flatten(), ignore_index=UNSCORED, reduction="none"
-    )
-    return losses.view_as(batch["labels"])
+    return model(input_ids=batch["input_ids"], targets=batch["labels"], **inputs, **options).loss
 
 
 def total_loss(model: nn.Module, batch: Batch, **options: Any) -> Loss:

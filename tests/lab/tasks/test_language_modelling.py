@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrpe.lab.data.text.stream import UNSCORED
+from lrpe.lab.data.text.text_dataset import UNSCORED
 from lrpe.lab.tasks.language_modelling import LanguageModelling
 from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig

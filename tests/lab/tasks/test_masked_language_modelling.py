@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lrpe.lab.data.text.stream import UNSCORED
+from lrpe.lab.data.text.text_dataset import UNSCORED
 from lrpe.lab.tasks.language_modelling import MaskedLanguageModelling
 from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig
