@@ -2,13 +2,13 @@
 
 from lrpe import angles, parallel, positions
 from lrpe.attention import engines
+from lrpe.attention.choices import Bidirectional, Causal, Quadratic
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear import LinearAttention
 from lrpe.attention.normalizer import EncodedDelta, OutputNorm, PlainDelta
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState
-from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import Basis, Identity
 from lrpe.encodings.config import EncodingConfig

@@ -17,10 +17,10 @@ MODULES = {
         f"lrpe.{name}": f"lrpe.lab.{name}"
         for name in (
             *("data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
-            *("stamp", "aligned", "options"),
+            *("stamp", "aligned"),
         )
     },
-    "lrpe.names": "lrpe.lab.options",
+    **dict.fromkeys(("lrpe.names", "lrpe.options", "lrpe.lab.options"), "lrpe.schema"),
     "lrpe.orphans": "lrpe.lab.data.jobs",
     **{
         f"{package}.{old}": f"lrpe.lab.{new}"
@@ -29,6 +29,14 @@ MODULES = {
             "tasks.evaluate": "tasks.task",
             "tasks.masked_language_modelling": "tasks.language_modelling",
             "data.text.vocabularies": "data.text.tokenizer",
+            "data.text.stream": "data.text.text_dataset",
+            **dict.fromkeys(("experiments.run_plugins", "experiments.run_many"), "experiments.run"),
+            "experiments.config_file": "experiments.experiment",
+            "training.contexts": "training.parallel",
+            "training.monitors": "training.record",
+            "training.checkpoint_history": "training.checkpoint",
+            "training.old_optimizer_state": "training.old_checkpoints",
+            "training.old_angle_moments": "training.old_checkpoints",
         }.items()
     },
     **{
@@ -37,7 +45,8 @@ MODULES = {
     },
     "lrpe.encodings.growth": "lrpe.theory.rank_growth",
     "lrpe.encodings.measure": "lrpe.theory.laws",
-    "lrpe.encodings.scaling": "lrpe.encodings.angles",
+    **dict.fromkeys(("lrpe.encodings.scaling", "lrpe.encodings.old_angles"), "lrpe.encodings.angles"),
+    "lrpe.encodings.alignment": "lrpe.encodings.position_matrix",
     "lrpe.encodings.registry": "lrpe.registry",
     "lrpe.replacement": "lrpe.adapt",
     **dict.fromkeys(("lrpe.models.causal_lm", "lrpe.models.masked_lm"), "lrpe.models.language_models"),
@@ -46,11 +55,27 @@ MODULES = {
         for name in ("sequence", "pair", "token", "image")
     },
     **dict.fromkeys(("lrpe.models.feed_forward", "lrpe.models.norm"), "lrpe.models.block"),
-    "lrpe.models.embedding": "lrpe.models.inputs",
+    **dict.fromkeys(("lrpe.models.embedding", "lrpe.models.parts"), "lrpe.models.inputs"),
     "lrpe.models.loading": "lrpe.models.weights",
     "lrpe.adapt.encoded": "lrpe.adapt.rotary",
     "lrpe.adapt.record": "lrpe.adapt.saving",
     "lrpe.adapt.stand_in": "lrpe.adapt.attention",
+    **{
+        f"lrpe.attention.{old}": f"lrpe.attention.{new}"
+        for old, new in {
+            "halo": "convolution",
+            "row": "inputs",
+            "output_gate": "projection",
+            **dict.fromkeys(("members", "summation"), "choices"),
+            "engines.native_product": "projection",
+            "engines.native_step": "engines.native",
+            "engines.fla_sum": "engines.fla",
+            **dict.fromkeys(("engines.unencoded", "engines.one_token"), "description"),
+            "sums.recurrent": "engines.torch_engine",
+            "sums.chunks": "sums.chunked",
+            **dict.fromkeys(("sums.packed", "sums.parts"), "sums.borders"),
+        }.items()
+    },
 }
 
 # Names that were in lrpe itself -> the package that offers them now.

@@ -153,7 +153,7 @@ class Gathering:
 
     def wait(self) -> Tensor:
         """Return the tensors of all processes, (processes, *shape). Call it once."""
-        gathered, self.gathered = self.gathered, None  # autograd's node keeps this object: a circle would leak memory
+        gathered, self.gathered = self.gathered, None  # a reference cycle: autograd's node keeps this object
         return _Wait.of(gathered, self)
 
     def gather(self, own: Tensor) -> Tensor:
@@ -161,6 +161,14 @@ class Gathering:
         # Flat, because gloo takes no stack of tensors.
         self.work = _all_gather(gathered.view(-1), own.flatten(), group=self.group, async_op=True)
         return gathered
+
+    def finish(self) -> None:
+        """Wait for what has been started, and forget it: it holds the gathered tensor, whose node holds this object.
+
+        Without a backward pass, as when checkpointing computes a layer again, nothing else breaks that reference cycle.
+        """
+        self.work.wait()
+        self.work = None
 
     def reduce(self, g: Tensor) -> None:
         """Start to add up the gradients (processes, *shape) over processes, and keep the own one."""
@@ -192,7 +200,7 @@ class _Start(Differentiable):
     @staticmethod
     @once_differentiable
     def backward(ctx, *grads: Tensor):  # type: ignore[override]
-        ctx.gathering.work.wait()
+        ctx.gathering.finish()
         gradient, ctx.gathering.gradient = ctx.gathering.gradient, None
         return gradient, None
 
@@ -202,7 +210,7 @@ class _Wait(Differentiable):
 
     @staticmethod
     def forward(gathered: Tensor, gathering: Gathering) -> Tensor:
-        gathering.work.wait()
+        gathering.finish()
         return gathered.view_as(gathered)
 
     @staticmethod

@@ -1,14 +1,17 @@
 """Check plain data against declared types where it is read from a file or a user.
 
 Types are int, float, bool, str, Path, Literal, list, tuple, dict, dataclasses, and unions of these.
-``Range`` in an ``Annotated`` type bounds a number.
+``Range`` in an ``Annotated`` type bounds a number. Options are checked against the signature of a function:
+jsonargparse would need a parser per loader and task, and loading a dataset must not need jsonargparse.
 """
 
 import difflib
 import os
+import re
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -183,3 +186,48 @@ def conform_known(values: dict[str, Any], kind: type[T]) -> T:
     """Return a dataclass, ignoring keys that this version does not know."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return conform({name: value for name, value in values.items() if name in known}, kind, "")
+
+
+LONGEST = 100  # characters; a file name has at most 255 bytes, and prefixes and suffixes are added
+
+
+def check_name(name: str, what: str) -> None:
+    """Raise ``LrpeError`` if the name has a separator or a leading dot, or is too long."""
+    plain = re.fullmatch(r"[\w*+=,@~-][\w*+=,@~. -]*", name) is not None
+    require(
+        plain and len(name) <= LONGEST,
+        f"{what} names a folder, so it must consist of at most {LONGEST} letters, digits and - _ . + * = , and not "
+        f"start with a dot; got {name[: LONGEST + 20]!r}.",
+    )
+
+
+def conform_options(
+    function: Callable[..., Any], what: str, options: Mapping[str, Any], positional: int = 0
+) -> dict[str, Any]:
+    """Return the options, each converted to the type that the signature declares.
+
+    Args:
+        function: the function that will be called with the options.
+        what: what errors call the function.
+        options: values by name.
+        positional: number of leading parameters that are passed by position and so are not options.
+
+    Raises:
+        LrpeError: an option is unknown, missing, or of the wrong type or range.
+    """
+    types = find_option_types(function, what, options, positional)
+    return {name: conform(value, types[name], f"{name} of {what}") for name, value in options.items()}
+
+
+def find_option_types(
+    function: Callable[..., Any], what: str, options: Mapping[str, Any], positional: int
+) -> dict[str, Any]:
+    """Return the declared type of every option; raise ``LrpeError`` for an unknown or a missing one."""
+    known = dict(list(signature(function).parameters.items())[positional:])
+    for name in options:
+        if name not in known:
+            raise unknown_name(f"option of {what}", name, known)
+    lacking = [name for name, each in known.items() if each.default is Parameter.empty and name not in options]
+    if lacking:
+        raise LrpeError(f"{what} needs {', '.join(lacking)}; for example {lacking[0]}=VALUE.")
+    return {name: each.annotation for name, each in known.items()}

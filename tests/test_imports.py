@@ -32,7 +32,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "__main__",
     ),
     "lrpe.encodings": (
-        *("adjoint", "basis", "householder", "matrix_basis", "old_angles", "angles", "phase", "alignment"),
+        *("basis", "householder", "matrix_basis", "angles", "phase"),
         *("position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute"),
         *("config", "family"),
     ),
@@ -41,31 +41,24 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("instances", "derive", "kernels", "matching"),
     ),
     "lrpe.attention": (
-        *("inputs", "row", "tokens", "halo", "feature_map", "normalizer", "state", "sums", "engines", "projection"),
-        *("summation", "convolution", "output_gate", "decay", "steps", "layer", "members", "linear", "softmax"),
-        "functional",
+        *("inputs", "state", "tokens", "feature_map", "normalizer", "sums", "decay", "steps", "description", "engines"),
+        *("projection", "convolution", "choices", "layer", "linear", "softmax", "functional"),
     ),
-    "lrpe.attention.sums": (
-        *("problem", "naive", "chunks", "chunked", "causal", "bidirectional", "packed", "recurrent", "parts"),
-    ),
-    "lrpe.attention.engines": (
-        *("library", "unencoded", "one_token", "native_sum", "native_step", "native_product", "native"),
-        *("fla_sum", "fla", "torch_engine", "choice"),
-    ),
+    "lrpe.attention.sums": ("problem", "naive", "chunked", "causal", "bidirectional", "borders"),
+    "lrpe.attention.engines": ("torch_engine", "library", "native_turn", "native_sum", "native", "fla", "choice"),
     "lrpe.models": (
-        *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
-        *("inputs", "parts", "weights", "trunk"),
+        *("_needs", "schema", "layer_choices", "configuration", "architectures", "chunks", "block", "cache"),
+        *("inputs", "weights", "trunk"),
         *("language_models", "classification", "saved", "remote_code", "export"),
     ),
     "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),
     "lrpe.lab": (
-        *("stamp", "aligned", "caches", "engine_used", "options"),
+        *("stamp", "aligned", "caches", "engine_used"),
         *("doctor", "data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (
         *("paper", "methods", "experiment", "scale", "known", "probe_columns", "columns"),
-        *("config_file", "tables", "planning"),
-        *("build", "run_plugins", "run", "baselines", "cost", "pool", "run_many", "runs_on_disk"),
+        *("tables", "planning", "build", "pool", "run", "baselines", "cost", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
         *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "doctor", "verbs", "parser"),
@@ -74,18 +67,22 @@ ORDER: dict[str, tuple[str, ...]] = {
     "lrpe.lab.benchmarks": (
         *("device", "timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement"),
         *("compare", "block", "sides", "stages", "step", "attention", "encoding", "rollback", "decode", "length"),
-        *("loop", "train", "__main__"),
+        *("context", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (
         *(
             "palette",
             "picture",
             "page",
+            "paired_test",
+            "interval",
             "table",
+            "page_table",
             "heat_map",
             "summary",
             "notes",
             "benchmark",
+            "curves",
             "training",
             "results",
             "runs",
@@ -98,7 +95,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("dataset", "jobs", "batches", "cache", "reading", "standard_library"),
         *("images", "text", "glue", "arena", "probes", "catalog"),
     ),
-    "lrpe.lab.data.text": (*("sources", "tokenizer", "stream", "masking", "text_dataset", "hub", "corpora"),),
+    "lrpe.lab.data.text": (*("sources", "tokenizer", "text_dataset", "masking", "hub", "corpora"),),
     "lrpe.lab.data.arena": (
         *("sequences", "listops_expressions", "listops", "text", "retrieval", "image"),
         *("pathfinder_generator", "pathfinder"),
@@ -117,11 +114,9 @@ ORDER: dict[str, tuple[str, ...]] = {
             "settings",
             "steps",
             "parallel",
-            "contexts",
-            "old_optimizer_state",
-            "old_angle_moments",
+            "old_checkpoints",
         ),
-        *("checkpoint", "checkpoint_history", "record", "monitors", "loop"),
+        *("checkpoint", "record", "loop"),
     ),
 }
 CORE = (

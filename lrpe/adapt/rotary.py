@@ -10,7 +10,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lrpe.adapt.derived import Derived, derive
 from lrpe.adapt.projections import SelfAttention, own_config, read_attention
-from lrpe.attention.layer import choose_encoding
+from lrpe.attention.choices import choose_encoding
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import OddEven
 from lrpe.encodings.config import EncodingConfig

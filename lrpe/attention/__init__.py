@@ -1,5 +1,6 @@
 """Linear and softmax attention with relative positions: functions, layers, normalisers, decay and decoding states."""
 
+from lrpe.attention.choices import MEMBERS, Bidirectional, Causal, Member, Quadratic
 from lrpe.attention.convolution import ShortConvolution
 from lrpe.attention.decay import (
     Decay,
@@ -13,13 +14,11 @@ from lrpe.attention.decay import (
 )
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.linear import LinearAttention
-from lrpe.attention.members import MEMBERS, Member
 from lrpe.attention.normalizer import ClampedDelta, EncodedDelta, Normalizer, OutputNorm, PlainDelta
-from lrpe.attention.output_gate import OutputGate
+from lrpe.attention.projection import OutputGate
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValueState
 from lrpe.attention.steps import SharedSteps, Steps
-from lrpe.attention.summation import Bidirectional, Causal, Quadratic
 
 __all__ = [
     "linear_attention",

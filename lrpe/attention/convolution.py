@@ -1,14 +1,13 @@
 """The short convolution on queries, keys and values, as in Mamba, GLA and DeltaNet layers."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.arguments import check_count, check_real
-from lrpe.attention.halo import fetch_halo, owners_around, real_before
 from lrpe.attention.tokens import Tokens
 from lrpe.errors import require, unknown_name
 from lrpe.precision import compute_dtype, without_autocast
@@ -102,12 +101,12 @@ class ShortConvolution(nn.Module):
     def line_of_part(self, real: Tensor, tokens: Tokens) -> Tensor:
         """Return the same for a part of a row, whose neighbours other processes hold."""
         assert tokens.part is not None
-        halo = fetch_halo(real, tokens, self.before, self.later)
-        line = torch.cat([halo.before, F.pad(real, (0, 0, 0, self.later))], 1)
+        earlier, later = fetch_halo(real, tokens, self.before, self.later)
+        line = torch.cat([earlier, F.pad(real, (0, 0, 0, self.later))], 1)
         counts = real_before(tokens, real)
         ends = self.before + counts[:, tokens.part.rank + 1] - counts[:, tokens.part.rank]
         places = ends[:, None] + torch.arange(self.later, device=line.device)  # behind the last real token of each row
-        return line.scatter(1, places[..., None].expand_as(halo.after), halo.after)
+        return line.scatter(1, places[..., None].expand_as(later), later)
 
     def owners(self, tokens: Tokens, slots: Tensor | None, x: Tensor) -> Tensor:
         """Return the packed sequence of each token on the line, -1 beyond; (batch or 1, n + kernel - 1)."""
@@ -148,28 +147,23 @@ class ShortConvolution(nn.Module):
         return f"channels={self.channels}, kernel={self.kernel}, activation={self.activation}, causal={self.causal}"
 
 
-class _Spans(NamedTuple):
-    """The real tokens whose window is wanted: tokens starts … ends of these rows of the line."""
+def _spans(line: Tensor, tokens: Tokens, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the real tokens whose window is wanted: rows of the line, and where their tokens start and end.
 
-    rows: Tensor
-    starts: Tensor
-    ends: Tensor
-
-
-def _spans(line: Tensor, tokens: Tokens, size: int) -> _Spans:
-    """Return one span per row, of its last sequence, or one span per packed sequence."""
+    There is one such span per row, of its last sequence, or one per packed sequence.
+    """
     batch, n = line.shape[0], line.shape[1] - size
     real = _real(tokens, batch, n, line)
     if tokens.bounds is not None:
         count = F.pad(real[0].long().cumsum(0), (1, 0))[tokens.bounds]
-        return _Spans(torch.zeros_like(count[1:]), count[:-1], count[1:])
+        return (torch.zeros_like(count[1:]), count[:-1], count[1:])
     rows, ends = torch.arange(batch, device=line.device), real.sum(1)
     if tokens.part is not None and tokens.whole is not None:  # the last sequence may have begun before the part
         until = tokens.whole.until(tokens.part.stop)
         real = _real(until, batch, tokens.part.stop, line)
         starts = (real & _earlier(until, real)).sum(1) - real_before(tokens, line)[:, tokens.part.rank]
-        return _Spans(rows, starts, ends)
-    return _Spans(rows, (real & _earlier(tokens, real)).sum(1), ends)
+        return (rows, starts, ends)
+    return (rows, (real & _earlier(tokens, real)).sum(1), ends)
 
 
 def _real(tokens: Tokens, batch: int, n: int, like: Tensor) -> Tensor:
@@ -238,3 +232,70 @@ def choose_convolution(
         f"A convolution runs along a sequence; this encoding has a grid of {axes} axes. Pass convolution=None.",
     )
     return ShortConvolution(channels, kernel, activation, causal)
+
+
+def fetch_halo(real: Tensor, tokens: Tokens, before: int, after: int) -> tuple[Tensor, Tensor]:
+    """Return the last ``before`` real tokens before a part and the first ``after`` ones after it: its halo.
+
+    The part's own real tokens are the first of ``real`` (batch, n, channels), and there are zeros where the row has no
+    token. Each process sends its own outermost tokens, whose number does not depend on n. A part may be shorter than
+    the halo, which then reaches into the parts beyond it.
+    """
+    assert tokens.part is not None
+    part, counts = tokens.part, real_before(tokens, real)
+    own = counts[:, part.rank + 1] - counts[:, part.rank]  # real tokens of the own part, (batch,)
+    first = _take(real, torch.arange(after, device=real.device).expand(len(own), -1), own)
+    last = _take(real, own[:, None] - before + torch.arange(before, device=real.device), own)
+    edges = part.gather(torch.cat([first, last], 1).to(compute_dtype(real.dtype))).to(real.dtype)
+    firsts, lasts = edges.split([after, before], 2)  # (processes, batch, after or before, channels)
+    left = counts[:, part.rank, None] - before + torch.arange(before, device=real.device)
+    right = counts[:, part.rank + 1, None] + torch.arange(after, device=real.device)
+    return _pick(lasts, left, counts, before, end=1), _pick(firsts, right, counts, 0, end=0)
+
+
+def real_before(tokens: Tokens, like: Tensor) -> Tensor:
+    """Return the number of a row's real tokens before each part, and in the row; (batch, processes + 1)."""
+    assert tokens.part is not None
+    borders = torch.tensor(tokens.part.borders, device=like.device)
+    mask = None if tokens.whole is None else tokens.whole.mask
+    if mask is None:
+        return borders.expand(like.shape[0], -1)
+    return F.pad(mask.long().cumsum(-1), (1, 0))[:, borders]
+
+
+def owners_around(tokens: Tokens, like: Tensor, before: int, after: int) -> Tensor:
+    """Return the packed sequence of the own real tokens and those around them, -1 beyond the row.
+
+    It is (batch, before + n + after); the real tokens of a row follow each other, as on a convolution's line.
+    """
+    assert tokens.part is not None
+    assert tokens.whole is not None
+    assert tokens.whole.sequences is not None
+    counts, mask = real_before(tokens, like), tokens.whole.mask
+    owners = tokens.whole.sequences.expand(like.shape[0], -1)
+    if mask is not None:  # to the left, in their order
+        owners = owners.gather(1, (~mask).long().argsort(dim=1, stable=True))
+    first = counts[:, tokens.part.rank, None] - before
+    places = first + torch.arange(before + like.shape[1] + after, device=like.device)
+    inside = (places >= 0) & (places < counts[:, -1:])
+    return torch.where(inside, owners.gather(1, places.clamp(0, max(owners.shape[1] - 1, 0))), -1)
+
+
+def _take(x: Tensor, places: Tensor, count: Tensor) -> Tensor:
+    """Return the tokens of x (batch, n, channels) at these places, 0 outside of 0 ... count - 1."""
+    inside = (places >= 0) & (places < count[:, None])
+    padded = F.pad(x, (0, 0, 0, 1))  # so that a part without tokens has a place to read
+    found = padded.gather(1, places.clamp(0, x.shape[1])[..., None].expand(-1, -1, x.shape[2]))
+    return torch.where(inside[..., None], found, 0)
+
+
+def _pick(edges: Tensor, places: Tensor, counts: Tensor, size: int, end: int) -> Tensor:
+    """Return the tokens at these places among a row's real ones from the edges that the processes sent.
+
+    An edge of ``size`` tokens ends with its part (end = 1); one of size 0 here begins with it (end = 0).
+    """
+    owner = (places[..., None] >= counts[:, None, 1:]).sum(-1).clamp(max=edges.shape[0] - 1)  # the part of each place
+    slot = places - counts.gather(1, owner + end) + size
+    inside = (places >= 0) & (places < counts[:, -1:])
+    rows = torch.arange(places.shape[0], device=places.device)[:, None]
+    return torch.where(inside[..., None], edges[owner, rows, slot.clamp(0, max(edges.shape[2] - 1, 0))], 0)

@@ -8,16 +8,22 @@ import torch
 from torch import Tensor
 
 from lrpe.arguments import check_real
+from lrpe.attention.choices import (
+    RECOMMENDED_ENCODING,
+    Summation,
+    choose_encoding,
+    choose_summation,
+    complete,
+    configure_features,
+)
 from lrpe.attention.decay import Decay, DecayChoice, bound_log_decay, check_alone, read_decay, read_log_decay
+from lrpe.attention.description import Choices, Order
 from lrpe.attention.feature_map import FeatureMap, check_feature_dtype, choose_feature_map
 from lrpe.attention.inputs import Given
-from lrpe.attention.layer import RECOMMENDED, choose_encoding, configure_features
-from lrpe.attention.linear import Choices, sum_and_normalize
-from lrpe.attention.members import complete
+from lrpe.attention.linear import sum_and_normalize
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
 from lrpe.attention.state import DecodingState, check_decoding_state
-from lrpe.attention.steps import Order, read_steps
-from lrpe.attention.summation import Summation, choose_summation
+from lrpe.attention.steps import read_steps
 from lrpe.attention.tokens import read_sides, zero_padding
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
@@ -32,7 +38,7 @@ def linear_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    encoding: str | EncodingConfig | PositionalEncoding = RECOMMENDED.encoding,
+    encoding: str | EncodingConfig | PositionalEncoding = RECOMMENDED_ENCODING,
     feature_map: str | FeatureMap = "default",
     normalizer: str | Normalizer = "default",
     *,

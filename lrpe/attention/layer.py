@@ -7,29 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.arguments import check_count, check_rate, check_real, check_tensor
+from lrpe.attention.choices import Summation
 from lrpe.attention.convolution import ShortConvolution, choose_convolution
 from lrpe.attention.decay import Decay, DecayChoice, StepDecay, choose_decay
-from lrpe.attention.feature_map import FeatureMap, feature_width
+from lrpe.attention.description import Order, State
 from lrpe.attention.inputs import Given, read_step_mask
-from lrpe.attention.output_gate import OutputGate, choose_output_gate
-from lrpe.attention.projection import Projection
-from lrpe.attention.steps import Order, SharedSteps, State, Steps, choose_steps
-from lrpe.attention.summation import Summation
+from lrpe.attention.projection import OutputGate, Projection, choose_output_gate
+from lrpe.attention.steps import SharedSteps, Steps, choose_steps
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens, zero_both_paddings
-from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.encodings.family import configure_for_heads
-from lrpe.errors import LrpeError, require
-
-
-class _Recommended(NamedTuple):
-    encoding: str = "type2"
-    feature_map: str = "elu+1"
-    normalizer: str = "plain"
-    decay: str = "spread"
-
-
-RECOMMENDED = _Recommended()
+from lrpe.errors import require
 
 
 class Heads(NamedTuple):
@@ -280,42 +267,11 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
     def join(self, heads: Tensor, x: Tensor) -> Tensor:
         """Join the heads, gate them by the tokens x, and project; (batch, heads, n, value_dim) -> (batch, n, width)."""
         joined = heads.transpose(1, 2).flatten(2)
-        return self.dropout(self.o_proj(joined if self.output_gate is None else self.output_gate(joined, x)))
+        y = self.o_proj(joined if self.output_gate is None else self.output_gate(joined, x))
+        return self.dropout(y) if self.training else y
 
 
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     """(batch, n, heads · d) -> (batch, heads, n, d)."""
     batch, n, width = x.shape
     return x.view(batch, n, heads, width // heads).transpose(1, 2)
-
-
-EncodingChoice = str | EncodingConfig | PositionalEncoding
-
-
-def configure_features(choice: Any, phi: FeatureMap, head_dim: int, key_heads: int) -> EncodingConfig:
-    """Return the configuration of a named encoding, of φ's width if it acts after φ; a configuration is unchanged."""
-    if isinstance(choice, EncodingConfig):
-        return choice
-    if not isinstance(choice, str):
-        raise LrpeError(f"encoding must be a name, an EncodingConfig or an encoding; got {type(choice).__name__}.")
-    config = configure_for_heads(choice, head_dim, key_heads)
-    width = head_dim if config.acts == "before" else feature_width(phi, head_dim)
-    return config if width == head_dim else configure_for_heads(choice, width, key_heads)
-
-
-def choose_encoding(choice: EncodingChoice, dim: int, key_heads: int) -> PositionalEncoding:
-    """Return the encoding of vectors of size ``dim`` by name or configuration, or the given one after checking it."""
-    if isinstance(choice, str):
-        choice = configure_for_heads(choice, dim, key_heads)
-    encoding = choice.build() if isinstance(choice, EncodingConfig) else choice
-    if not isinstance(encoding, PositionalEncoding):
-        raise LrpeError(f"encoding must be a name, an EncodingConfig or an encoding; got {type(encoding).__name__}.")
-    require(
-        encoding.head_dim == dim,
-        f"encoding must act on vectors of size {dim} here; got head_dim={encoding.head_dim}.",
-    )
-    require(
-        encoding.heads in (None, key_heads),
-        f"encoding must have heads=None or one for each of the {key_heads} key heads; got heads={encoding.heads}.",
-    )
-    return encoding

@@ -1,55 +1,50 @@
 """Linear attention: the equation on projected queries, keys and values, and the layer that projects them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from lrpe.arguments import check_count
-from lrpe.attention.decay import DecayChoice, decay_between
-from lrpe.attention.engines.choice import Engine, allows, choose_engine
-from lrpe.attention.engines.one_token import OneToken
-from lrpe.attention.engines.unencoded import Unencoded
-from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
-from lrpe.attention.layer import (
-    RECOMMENDED,
-    AttentionLayer,
+from lrpe.attention.choices import (
+    RECOMMENDED_ENCODING,
+    Bidirectional,
+    Causal,
     EncodingChoice,
-    Heads,
+    Summation,
     choose_encoding,
+    choose_summation,
+    complete,
     configure_features,
 )
-from lrpe.attention.members import complete
-from lrpe.attention.normalizer import EncodedDelta, Features, Normalizer, OutputNorm, PlainDelta, choose_normalizer
+from lrpe.attention.decay import DecayChoice, decay_between
+from lrpe.attention.description import (
+    Choices,
+    OneToken,
+    Order,
+    Unencoded,
+    check_cross_attention,
+    check_state_fits,
+    describe_sum,
+    describe_token,
+    last_phase,
+    make_tables,
+    phases_of,
+)
+from lrpe.attention.engines.choice import Engine, allows, choose_engine
+from lrpe.attention.feature_map import FeatureMap, choose_feature_map, feature_width
+from lrpe.attention.layer import AttentionLayer, Heads
+from lrpe.attention.normalizer import Features, Normalizer, choose_normalizer
 from lrpe.attention.state import DecodingState, check_decoding_state
-from lrpe.attention.steps import Order, check_cross_attention, last_phase, make_tables, phases_of
-from lrpe.attention.summation import Bidirectional, Causal, Summation, choose_summation
-from lrpe.attention.sums.bidirectional import can_fuse, encoded_sum
-from lrpe.attention.sums.packed import packed_states
-from lrpe.attention.sums.parts import continue_over_parts, sum_over_parts
+from lrpe.attention.sums.borders import continue_over_parts, packed_states, sum_over_parts
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
-from lrpe.autograd import needs_gradient
-from lrpe.encodings.basis import Identity
-from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.householder import Householder
-from lrpe.encodings.orthogonal import Orthogonal
-from lrpe.encodings.permutation import Permutation
+from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.stochastic import StochasticEncoding
-from lrpe.encodings.unitary import Unitary
 from lrpe.errors import require
 from lrpe.parallel import Part
 from lrpe.precision import compute_dtype
-
-
-class Choices(NamedTuple):
-    """The independent choices of linear attention, beside the decay."""
-
-    encoding: PositionalEncoding
-    phi: FeatureMap
-    normalizer: Normalizer
-    summation: Summation
 
 
 def sum_and_normalize(
@@ -61,8 +56,7 @@ def sum_and_normalize(
     phase, part = phases_of(order, k), order.tokens.part
     wants_state = wants_state and summation.causal
     _check_part(choices.encoding, order.tokens, wants_state)
-    describe = _describe_token if q.shape[2] == 1 and state is not None else _describe_unencoded
-    unencoded = describe(q, k, v, choices, order, phase)
+    unencoded = _describe(q, k, v, choices, order, phase)
     separate_states = order.tokens.bounds is not None and wants_state  # one per sequence, summed from the features
     if unencoded is not None and not separate_states:
         engine = choose_engine(unencoded)
@@ -71,15 +65,12 @@ def sum_and_normalize(
             sums = _sum_described(engine, unencoded, part)
             out = sums.out if unencoded.delta else normalizer(sums.out, None)
             return out.to(v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
-    queries, keys, tables = _encode(q, k, choices, order, phase)
+    queries, keys = _encode(q, k, choices, order, phase)
     log_decay = decay_between(order.log_decay, order.tokens)
     delta_q, delta_k = normalizer.delta_features(queries), normalizer.delta_features(keys)
-    fusible = isinstance(summation, Bidirectional) and log_decay is None and delta_q is not None and part is None
-    if fusible and delta_q is queries.plain and can_fuse(choices.encoding, tables, q, k, v):
-        return normalizer(*encoded_sum(queries.plain, keys.plain, v, choices.encoding, tables)), None
     problem = Problem(queries.encoded, keys.encoded, v, delta_q, delta_k, log_decay)
     if state is not None and v.shape[2] > 0:
-        _check_state_fits(state, problem)
+        check_state_fits(state, problem)
         problem = problem._replace(S=state.S, z=None if delta_k is None else state.z)
     sums = summation(problem) if part is None else sum_over_parts(problem, part, summation.causal, summation)
     out = normalizer(sums.out, sums.delta).to(v.dtype)
@@ -88,6 +79,17 @@ def sum_and_normalize(
     if order.tokens.bounds is not None:
         return out, packed_states(problem, order.tokens, phase)
     return out, state if state is not None and v.shape[2] == 0 else _state_after(sums, order.tokens, phase)
+
+
+def _describe(
+    q: Tensor, k: Tensor, v: Tensor, choices: Choices, order: Order, phase: Tensor | None
+) -> Unencoded | OneToken | None:
+    """Return the problem before φ and the encoding, for engines that compute the features, or None."""
+    if torch.compiler.is_compiling() or type(choices.summation) not in (Causal, Bidirectional):
+        return None
+    if q.shape[2] > 1 or order.state is None:
+        return describe_sum(q, k, v, choices, order, phase)
+    return describe_token(q, k, v, choices, order, phase) if allows("native") else None  # no other engine takes it
 
 
 def _continues_parts(engine: Engine, summation: Summation) -> bool:
@@ -105,7 +107,7 @@ def _sum_described(engine: Engine, problem: Unencoded | OneToken, part: Part | N
         return engine.sums(problem)
     assert isinstance(problem, Unencoded)  # a token after a state is no part of a row
     shapes = problem.shapes()._replace(log_decay=problem.log_decay)
-    return continue_over_parts(shapes, part, lambda S, z: engine.sums(problem._replace(S=S, z=z)))
+    return continue_over_parts(shapes, part, lambda S, z: engine.sums(problem._replace(S=S, z=z, summary=S is None)))
 
 
 def _check_part(encoding: PositionalEncoding, tokens: Tokens, wants_state: bool) -> None:
@@ -124,80 +126,6 @@ def _check_part(encoding: PositionalEncoding, tokens: Tokens, wants_state: bool)
     )
 
 
-_DELTAS: dict[type[Normalizer], Any] = {PlainDelta: "plain", EncodedDelta: "encoded"}
-
-
-def _describe_unencoded(
-    q: Tensor, k: Tensor, v: Tensor, choices: Choices, order: Order, phase: Tensor | None
-) -> Unencoded | None:
-    """Return the problem before φ and the encoding, or None if these or the normaliser have another form."""
-    encoding, normalizer = choices.encoding, choices.normalizer
-    if torch.compiler.is_compiling() or type(choices.summation) not in (Causal, Bidirectional) or q.shape[2] < 2:
-        return None
-    if not _is_reflection_and_table(encoding) or encoding.head_dim != q.shape[3] or order.keys is not order.tokens:
-        return None
-    if order.state is not None and not choices.summation.causal:
-        return None
-    if type(normalizer) not in _DELTAS and not isinstance(normalizer, OutputNorm):
-        return None
-    table = make_tables(encoding, order, phase, q, k)[0]
-    V, U = table.basis or (None, None)
-    turn = None if encoding.angle_count == 0 else table.matrix[0]
-    if turn is not None and (turn.shape[0] not in (1, k.shape[0]) or turn.shape[1] not in (1, k.shape[1])):
-        return None
-    log_decay, delta = decay_between(order.log_decay, order.tokens), _DELTAS.get(type(normalizer))
-    problem = Unencoded(q, k, v, choices.phi, encoding, V, U, turn, order.keys.mask, delta, log_decay)
-    problem = problem._replace(causal=choices.summation.causal)
-    if order.state is None:
-        return problem
-    _check_state_fits(order.state, problem.shapes())
-    return problem._replace(S=order.state.S, z=None if delta is None else order.state.z)
-
-
-def _describe_token(
-    q: Tensor, k: Tensor, v: Tensor, choices: Choices, order: Order, phase: Tensor | None
-) -> OneToken | None:
-    """Return one token before φ and the encoding, or None if these have another form, or if a gradient is needed."""
-    encoding, normalizer, state = choices.encoding, choices.normalizer, order.state
-    assert state is not None
-    if torch.compiler.is_compiling() or type(choices.summation) is not Causal or encoding.angle_count is None:
-        return None
-    if not allows("native"):  # no other engine takes a token before φ and the encoding
-        return None
-    if not _rotates_pairs(encoding) or encoding.head_dim != q.shape[3]:
-        return None
-    if type(normalizer) not in _DELTAS and not isinstance(normalizer, OutputNorm):
-        return None
-    log_decay, delta = decay_between(order.log_decay, order.tokens), _DELTAS.get(type(normalizer))
-    if torch.is_grad_enabled() and needs_gradient(q, k, v, log_decay, phase, *state, *encoding.parameters()):
-        return None
-    assert order.tokens.positions is not None  # a state sets them
-    place = order.tokens.positions, phase, order.keys.mask
-    z = None if delta is None else state.z
-    token = OneToken(q, k, v, choices.phi, encoding, *place, delta, log_decay, state.S, z)
-    _check_state_fits(state, token.shapes())
-    return token
-
-
-def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
-    """Return whether an encoding is a rotation of pairs, or nothing, after reflections or nothing, and after φ."""
-    return _is_reflection_and_table(encoding) and type(encoding.matrix) is Orthogonal
-
-
-def _is_reflection_and_table(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
-    """Return whether an encoding is a Λ with one table, after reflections or nothing, and after φ.
-
-    Queries and keys must be rotated alike: one table is described for both.
-    """
-    if type(encoding) is not Encoding or encoding.acts != "after" or encoding.score_scale != 1:
-        return False
-    if not encoding.one_for_both:
-        return False
-    basis, matrix = encoding.basis, encoding.matrix
-    has_one_table = type(matrix) in (Unitary, Permutation) or (type(matrix) is Orthogonal and not matrix.alternating)
-    return type(basis) in (Identity, Householder) and has_one_table
-
-
 def _state_after(sums: Sums, tokens: Tokens, phase: Tensor | None) -> DecodingState:
     """Return the state after the last token of a causal sum."""
     assert sums.S is not None
@@ -207,14 +135,11 @@ def _state_after(sums: Sums, tokens: Tokens, phase: Tensor | None) -> DecodingSt
     return DecodingState(sums.S, z, tokens.next, None if phase is None else last_phase(phase, batch, heads))
 
 
-def _encode(
-    q: Tensor, k: Tensor, choices: Choices, order: Order, phase: Tensor | None
-) -> tuple[Features, Features, tuple[Any, Any]]:
-    """Return the features of queries, scaled, and of keys, which are 0 at padding; and the tables of the encoding."""
+def _encode(q: Tensor, k: Tensor, choices: Choices, order: Order, phase: Tensor | None) -> tuple[Features, Features]:
+    """Return the features of queries, scaled, and of keys, which are 0 at padding."""
     encoding, mask = choices.encoding, order.keys.mask
     if order.state is not None and q.shape[2] == 1 and encoding.one_for_both and phase is None:
         queries, keys = _encode_token(q, k, choices, order.tokens)
-        tables = (None, None)
     else:
         tables = make_tables(encoding, order, phase, q, k)
         queries = _features(q, encoding.query, tables[0], choices)
@@ -223,7 +148,7 @@ def _encode(
         queries = queries.map(lambda x: x * encoding.score_scale)
     if mask is not None:  # after the encoding, so that neither the sum nor Δ contains padding
         keys = keys.map(lambda x: torch.where(mask[:, None, :, None], x, 0))
-    return queries, keys, tables
+    return queries, keys
 
 
 def _features(x: Tensor, side: Callable[..., Tensor], table: Any, choices: Choices) -> Features:
@@ -250,21 +175,11 @@ def _encode_token(q: Tensor, k: Tensor, choices: Choices, tokens: Tokens) -> tup
     return queries, features.map(lambda x: x.narrow(2, group, 1))
 
 
-def _check_state_fits(state: DecodingState, problem: Problem) -> None:
-    """Refuse a state whose shapes or device differ from those of the input's features."""
-    (batch, heads, _, f), v, summed = problem.k.shape, problem.v, problem.delta_k
-    expected = (batch, heads, f, v.shape[-1]), (batch, heads, 0 if summed is None else summed.shape[-1])
-    found = tuple(state.S.shape), tuple(state.z.shape)
-    require(found == expected, lambda: f"state must have S and z of shapes {expected}; got {found}.")
-    devices = {state.S.device, state.z.device, v.device}
-    require(len(devices) == 1, lambda: f"state must be on the input's device; got {sorted(map(str, devices))}.")
-
-
 class LinearAttention(AttentionLayer[DecodingState]):
     """o_t = N(Σ_s w_ts (M_t φ(q_t))·(M_s φ(k_s)) v_s).
 
     Encoding, feature map, normaliser, summation and decay are independent choices. "default" is the part that a named
-    encoding was published with (``lrpe.attention.members.MEMBERS``: pope, retnet, lrpe-d, mamba3), or else the one that
+    encoding was published with (``lrpe.attention.choices.MEMBERS``: pope, retnet, lrpe-d, mamba3), or else the one that
     docs/choosing.md recommends: elu+1, plain and spread, as in ``LrpeConfig``.
 
     Args:
@@ -304,7 +219,7 @@ class LinearAttention(AttentionLayer[DecodingState]):
         self,
         width: int,
         heads: int,
-        encoding: EncodingChoice = RECOMMENDED.encoding,
+        encoding: EncodingChoice = RECOMMENDED_ENCODING,
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.arguments import check_count, check_rate, is_number
+from lrpe.attention.choices import RECOMMENDED_ENCODING, EncodingChoice, Summation, choose_encoding, choose_summation
 from lrpe.attention.decay import DecayChoice
-from lrpe.attention.layer import RECOMMENDED, AttentionLayer, EncodingChoice, Heads, choose_encoding
+from lrpe.attention.description import Order, check_cross_attention, last_phase, make_tables, phases_of
+from lrpe.attention.layer import AttentionLayer, Heads
 from lrpe.attention.state import KeyValues, KeyValueState, ReservedState, check_key_values, check_state_decay
-from lrpe.attention.steps import Order, check_cross_attention, last_phase, make_tables, phases_of
-from lrpe.attention.summation import Summation, choose_summation
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, require
@@ -62,7 +62,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         self,
         width: int,
         heads: int,
-        encoding: EncodingChoice | CanonicalForm = RECOMMENDED.encoding,
+        encoding: EncodingChoice | CanonicalForm = RECOMMENDED_ENCODING,
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,

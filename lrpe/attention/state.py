@@ -170,6 +170,7 @@ class ReservedState:
 
 
 KeyValues = KeyValueState | ReservedState
+AnyState = DecodingState | KeyValues
 
 
 def check_key_values(state: KeyValues, x: Tensor) -> None:

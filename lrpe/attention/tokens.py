@@ -1,6 +1,6 @@
 """The tokens of a batch: their positions, which are padding, and which packed sequence each belongs to."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,12 +10,13 @@ from lrpe.attention.inputs import (
     Given,
     begins,
     find_falls,
+    join_row,
     number_sequences,
     read_mask,
     read_positions,
     read_sequences,
 )
-from lrpe.attention.row import join_row
+from lrpe.attention.state import AnyState
 from lrpe.errors import require
 from lrpe.parallel import Part, active_group, refuse
 from lrpe.positions import padded
@@ -125,19 +126,12 @@ def zero_both_paddings(
     return shown, shown if context is x else zero_padding(context, context_mask)
 
 
-class _HasPosition(Protocol):
-    """A state with the next position of each row, (batch,)."""
-
-    @property
-    def position(self) -> Tensor: ...
-
-
 def read_tokens(
     x: Tensor,
     given: Given = Given(),  # noqa: B008  # immutable
     axes: int = 1,
     *,
-    state: _HasPosition | None = None,
+    state: AnyState | None = None,
     counts: bool = False,
     causal: bool = False,
 ) -> Tokens:
@@ -163,17 +157,19 @@ def refuse_in_context(axes: int = 1, state: object = None) -> None:
         refuse("A sum that continues a state", "Pass state=None and use_cache=False, and the whole sequence as parts.")
 
 
-def _read_row(x: Tensor, given: Given, axes: int, state: _HasPosition | None, counts: bool, causal: bool) -> Tokens:
+def _read_row(x: Tensor, given: Given, axes: int, state: AnyState | None, counts: bool, causal: bool) -> Tokens:
     """Return the tokens of x, which are all those of their rows."""
     require(
         axes == 1 or not (counts or state is not None),
         f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None and "
         "state=None.",
     )
-    if state is not None:
-        require(not given.packed, "Packed sequences start anew and cannot continue a state. Pass one of the two.")
-        _check_state_position(state, x)
     tokens = _check(given, x, axes)
+    if state is not None:
+        require(
+            tokens.sequences is None, "Packed sequences start anew and cannot continue a state. Pass one of the two."
+        )
+        _check_state_position(state, x)
     if x.shape[-2] == 0:
         return _no_tokens(tokens, state, x)
     _check_order(tokens, axes, state, counts, causal)
@@ -203,7 +199,7 @@ def read_sides(
     of_context: Given,
     axes: int,
     *,
-    state: _HasPosition | None = None,
+    state: AnyState | None = None,
     counts: bool = False,
     causal: bool = False,
 ) -> tuple[Tokens, Tokens]:
@@ -223,7 +219,7 @@ def read_sides(
     return read_tokens(x, given, axes), read_tokens(context, of_context, axes)
 
 
-def _no_tokens(given: Tokens, state: _HasPosition | None, x: Tensor) -> Tokens:
+def _no_tokens(given: Tokens, state: AnyState | None, x: Tensor) -> Tokens:
     """Return 0 tokens: their (empty) positions, the boundaries of packed sequences, and the state's next position."""
     stays = _consecutive(state, x)
     return stays._replace(
@@ -231,16 +227,18 @@ def _no_tokens(given: Tokens, state: _HasPosition | None, x: Tensor) -> Tokens:
     )
 
 
-def _consecutive(state: _HasPosition | None, x: Tensor) -> Tokens:
+def _consecutive(state: AnyState | None, x: Tensor) -> Tokens:
     """Return tokens with consecutive positions from the state's next position, or from 0."""
     batch, n = x.shape[0], x.shape[-2]
     if state is None:
         return Tokens(None, None, None, next=torch.full((batch,), n, dtype=torch.long, device=x.device))
-    positions = torch.arange(n, device=x.device) + state.position[:, None]
+    positions = state.position[:, None]
+    if n != 1:  # for one token, calls cost more than arithmetic
+        positions = torch.arange(n, device=x.device) + positions
     return Tokens(positions, None, None, next=state.position + n, consecutive=True)
 
 
-def _fill_in(given: Tokens, state: _HasPosition | None, x: Tensor, counts: bool) -> Tokens:
+def _fill_in(given: Tokens, state: AnyState | None, x: Tensor, counts: bool) -> Tokens:
     """Fill in the positions if they were not given, the gap after the state, and the next position."""
     tokens = given
     if tokens.positions is None:
@@ -264,7 +262,7 @@ def _count_real(tokens: Tokens, x: Tensor) -> Tensor:
     return (count - 1 - before).clamp(min=0)
 
 
-def _check_state_position(state: _HasPosition, x: Tensor) -> None:
+def _check_state_position(state: AnyState, x: Tensor) -> None:
     batch, place = x.shape[0], state.position
     check_tensor("state.position", place)
     require(
@@ -276,7 +274,7 @@ def _check_state_position(state: _HasPosition, x: Tensor) -> None:
     )
 
 
-def _gap_after(state: _HasPosition, tokens: Tokens) -> Tensor:
+def _gap_after(state: AnyState, tokens: Tokens) -> Tensor:
     """Return the steps from the state's last token to the first token: 1 if consecutive, 0 if no token is real."""
     clock = tokens.clock()
     assert clock is not None  # _fill_in sets them first
@@ -284,7 +282,7 @@ def _gap_after(state: _HasPosition, tokens: Tokens) -> Tensor:
     return since if tokens.mask is None else torch.where(tokens.mask.any(-1), since, 0)
 
 
-def _next_position(tokens: Tokens, batch: int, state: _HasPosition | None = None) -> Tensor:
+def _next_position(tokens: Tokens, batch: int, state: AnyState | None = None) -> Tensor:
     """Return one past the position of the last sequence's last real token, or else the state's or 0; (batch,)."""
     assert tokens.positions is not None
     place = tokens.positions if tokens.positions.ndim == 2 else tokens.positions.amax(-1)
@@ -300,7 +298,7 @@ def _next_position(tokens: Tokens, batch: int, state: _HasPosition | None = None
     return torch.where(last == nowhere, before, last + 1)
 
 
-def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, counts: bool, causal: bool) -> None:
+def _check_order(tokens: Tokens, axes: int, state: AnyState | None, counts: bool, causal: bool) -> None:
     """Check that given positions come after the state's, and do not fall where their order matters."""
     positions = tokens.positions
     if positions is None or axes > 1 or not has_values(positions):
@@ -320,7 +318,7 @@ def _check_order(tokens: Tokens, axes: int, state: _HasPosition | None, counts: 
         )
 
 
-def _check_beyond(state: _HasPosition, positions: Tensor, real: Tensor) -> None:
+def _check_beyond(state: AnyState, positions: Tensor, real: Tensor) -> None:
     first = torch.where(real, positions, torch.iinfo(torch.long).max).amin(-1)
     require(
         bool((first >= state.position).all()),

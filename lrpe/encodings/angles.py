@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from lrpe.arguments import check_real
-from lrpe.encodings.old_angles import start_from_alpha
 from lrpe.errors import LrpeError, require
 from lrpe.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 
@@ -299,7 +299,8 @@ class MixedAngles(Angles):
         super().__init__(alpha, learned, **options)
         shape = (*self._shape[:-1], directions.shape[-2], self.count)
         require(
-            tuple(directions.shape) == shape and bool((directions.norm(dim=-2) > 0).all()),
+            tuple(directions.shape) == shape
+            and (directions.device.type == "meta" or bool((directions.norm(dim=-2) > 0).all())),
             f"directions must have shape (axes, count), or (heads, axes, count) as alpha has heads, and no vector may "
             f"be 0; got {tuple(directions.shape)} for alpha of shape {tuple(self._shape)}.",
         )
@@ -324,3 +325,19 @@ class MixedAngles(Angles):
 
 def _learned_alpha(start: Tensor, log_alpha: Tensor) -> Tensor:
     return in_float64(start) * in_float64(log_alpha).exp()
+
+
+def start_from_alpha(tensors: dict[str, Tensor], place: str) -> None:
+    """Replace the ``alpha`` of one module by start = α and log_alpha = 0, which are exactly the same angles."""
+    alpha = tensors.pop(f"{place}alpha")
+    tensors[f"{place}start"], tensors[f"{place}log_alpha"] = alpha, torch.zeros_like(alpha)
+
+
+def places_of_alpha(stored: Iterable[str], wanted: Iterable[str], trunk: str = "") -> list[str]:
+    """Return the prefixes of modules that have ``alpha`` among the stored names and ``log_alpha`` among the wanted.
+
+    ``trunk`` is a prefix that either side may lack, as a file of a trunk without its head does.
+    """
+    learned = {name.removeprefix(trunk) for name in wanted}
+    places = [name.removesuffix("alpha") for name in stored if name.endswith(".alpha")]
+    return [place for place in places if f"{place.removeprefix(trunk)}log_alpha" in learned]

@@ -1,18 +1,47 @@
-"""P, the fixed or learned unitary change of basis in W_s = Pᴴ Λ^(s) P."""
+"""P, the fixed or learned unitary change of basis in W_s = Pᴴ Λ^(s) P, and linear maps beside their transposes."""
 
 from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
-from lrpe.encodings.adjoint import Gather, HasAdjoint, inverse
+from lrpe.autograd import Differentiable
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, without_autocast
+
+
+class Gather(Differentiable):
+    """Gather y[index] along the last axis by a permutation; its gradient is the gather by the inverse.
+
+    Autograd's own gradient would be a scatter, which is slower and not deterministic on GPUs.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(y: Tensor, index: Tensor) -> Tensor:
+        return y.gather(-1, index.expand(y.shape))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor):
+        (index,) = ctx.saved_tensors
+        return Gather.of(grads[0], _inverse(index)), None
+
+
+def _inverse(index: Tensor) -> Tensor:
+    """Return π⁻¹ for every permutation π along the last axis."""
+    places = torch.arange(index.shape[-1], device=index.device).expand(index.shape)
+    return torch.empty_like(index).scatter(-1, index, places)
+
 
 Table = tuple[Tensor, ...]  # what does not depend on the features; computed once and used for q and k
 
 
-class Basis(HasAdjoint, Precise):
+class Basis(Precise):
     """P with Pᴴ P = I. A complex basis represents a complex vector as the real vector (re ‖ im), twice as wide."""
 
     is_complex: bool = False
@@ -57,9 +86,6 @@ class Identity(Basis):
     def transform(self, x: Tensor, table: Table) -> Tensor:
         return x
 
-    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        return y
-
 
 class OddEven(Basis):
     """The interleaving y[2k] = x[k], y[2k+1] = x[⌈w/2⌉ + k] of the first w features: the paper's "Permutation" P.
@@ -80,9 +106,6 @@ class OddEven(Basis):
 
     def transform(self, x: Tensor, table: Table) -> Tensor:
         return Gather.apply(x, table[0].to(x.device))
-
-    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        return Gather.of(y, inverse(table[0].to(y.device)))
 
     def extra_repr(self) -> str:
         return super().extra_repr() if self.width == self.dim else f"{super().extra_repr()}, width={self.width}"

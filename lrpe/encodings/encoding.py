@@ -7,9 +7,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.encodings.alignment import Layout, Table, per_head, positions_for, rows_last, tensors_of
 from lrpe.encodings.basis import Basis
-from lrpe.encodings.position_matrix import PositionMatrix
+from lrpe.encodings.position_matrix import Layout, PositionMatrix, Table, per_head, positions_for, rows_last, tensors_of
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 from lrpe.precision import Precise, compute_dtype, keep_exact, without_autocast
@@ -195,22 +194,6 @@ class Encoding(PositionalEncoding):
             check_table(table, k)
             table = table._replace(matrix=self.matrix.key_table(table.matrix))
         return self(k, table=table, layout=layout)
-
-    def has_adjoint(self, table: EncodingTable) -> bool:
-        """Return whether M_sᵀ is the whole gradient, for queries and keys: nothing is learned, and there is no δ."""
-        learned = any(t.requires_grad for t in tensors_of(table))
-        return self.one_for_both and self.basis.has_adjoint and self.matrix.has_adjoint and not learned
-
-    def transform(self, x: Tensor, table: EncodingTable) -> Tensor:
-        """Return M_s x in new memory, without a gradient, for x of the table's dtype; M must have an adjoint."""
-        y = self.basis.transform(x, table.basis)
-        # y is x if P = I; the caller still needs x, so Λ must not overwrite it
-        turn = self.matrix.transform if y is x else self.matrix.transform_
-        return per_head(turn, y, table.matrix, self.heads)
-
-    def adjoint_(self, y: Tensor, table: EncodingTable) -> Tensor:
-        """Return M_sᵀ y, and may overwrite y."""
-        return self.basis.adjoint_(per_head(self.matrix.adjoint_, y, table.matrix, self.heads), table.basis)
 
     def extra_repr(self) -> str:
         shown = [] if self.acts == "after" else ["acts='before'"]

@@ -48,10 +48,6 @@ class Householder(Basis):
         V, U = table
         return _LowRankUpdate.of(x, V, U)
 
-    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        V, U = table
-        return y.addcmul_(y @ U.mT, V, value=-2) if len(V) == 1 else y.sub_((y @ U.mT) @ V, alpha=2)
-
     def extra_repr(self) -> str:
         return f"dim={self.dim}, reflections={self.reflections}, learned={self.v.requires_grad}"
 

@@ -37,7 +37,6 @@ class Orthogonal(PositionMatrix):
         )
         self.angles, self.axes, self.has_key_phase = angles, angles.axes, angles.delta is not None
         self.angle_count = angles.count if angles.axes == 1 else None
-        self.has_adjoint = self.has_adjoint and 2 * self.pairs == dim
 
     @property
     def score_scale(self) -> float:
@@ -73,12 +72,6 @@ class Orthogonal(PositionMatrix):
         pairs, same, flipped = y.split([2 * self.pairs, kept, self.alternating], -1)
         turned = _rotate(pairs, turn) if self.pairs else pairs
         return torch.cat([turned, same, *(flipped * sign for sign in signs)], -1)
-
-    def transform_(self, y: Tensor, table: Table) -> Tensor:
-        return _rotate_(y, table[0]) if self.has_adjoint else self.transform(y, table)
-
-    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        return _rotate_(y, _conjugate(table[0]))
 
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
@@ -163,13 +156,6 @@ def _rotate_in_reals(y: Tensor, turn: Tensor) -> Tensor:
     swapped = (pairs.flip(-1) * torch.tensor([-1.0, 1.0], dtype=y.dtype, device=y.device)).reshape(y.shape)
     cos, sin = (turns[..., i : i + 1].expand_as(turns).flatten(-2) for i in (0, 1))
     return y * cos + swapped * sin
-
-
-def _rotate_(y: Tensor, turn: Tensor) -> Tensor:
-    """``_rotate`` in the memory of y, on a device with complex numbers; without a gradient."""
-    if y.device.type in LACK_FLOAT64:
-        return _rotate_in_reals(y, turn)
-    return _as_real(_read_as_complex(y).mul_(_read_as_complex(turn)))
 
 
 def _as_real(z: Tensor) -> Tensor:

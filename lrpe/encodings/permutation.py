@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lrpe.encodings.adjoint import Gather, inverse
+from lrpe.encodings.basis import Gather
 from lrpe.encodings.position_matrix import PositionMatrix, Table
 from lrpe.errors import require
 from lrpe.precision import generator_of
@@ -47,9 +47,6 @@ class Permutation(PositionMatrix):
 
     def transform(self, y: Tensor, table: Table) -> Tensor:
         return Gather.of(y, table[0])
-
-    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        return Gather.of(y, inverse(table[0]))
 
     def dense(self, *s: int) -> Tensor:
         power = self.power(torch.tensor([[s[0]]], device=self.cycles.device))[0, :, 0].to("cpu")  # (heads, d)

@@ -12,17 +12,20 @@ _TURN = 2 * math.pi
 
 
 def cos_sin(angles: Angles, phases: Tensor, dtype: torch.dtype, axis: int) -> Tensor:
-    """Return cos and sin of ``angles.at_phases(phases)``, stacked along a new axis, -1 or -2, of size 2.
+    """Return cos and sin of ``angles.at_phases(phases)``, stacked along a new axis, -1 or -2, of size 2."""
+    return turns(*angles.factors(phases), dtype, axis).to(phases.device)
+
+
+def turns(p: Tensor, alpha: Tensor, dtype: torch.dtype, axis: int) -> Tensor:
+    """Return cos and sin of p·α in ``dtype``, stacked along a new axis, -1 or -2, of size 2.
 
     The angle is formed and reduced to one turn in float64. If ``dtype`` is float32 its cosine is computed in float32,
     which is exact enough for an angle of at most 2π and twice as fast.
     """
     if eager() and not differentiating_forward():
-        turns = _CosSin.of(*angles.factors(phases), dtype, axis)
-    else:
-        angle = _reduce(angles.at_phases(phases), dtype)
-        turns = torch.stack([angle.cos(), angle.sin()], axis)
-    return turns.to(phases.device)
+        return _CosSin.of(p, alpha, dtype, axis)
+    angle = _reduce(p * alpha, dtype)
+    return torch.stack([angle.cos(), angle.sin()], axis)
 
 
 def _reduce(angle: Tensor, dtype: torch.dtype) -> Tensor:

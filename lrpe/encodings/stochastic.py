@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lrpe.encodings.alignment import Layout, per_head, rows_last
 from lrpe.encodings.encoding import PositionalEncoding, check_features
+from lrpe.encodings.position_matrix import Layout, per_head, rows_last
 from lrpe.errors import LrpeError, require
 from lrpe.positions import batched
 from lrpe.precision import compute_dtype, in_float64, keep, next_seed, normal, without_autocast

@@ -47,10 +47,6 @@ class Unitary(PositionMatrix):
             return _spread(y, cos_sin) if torch.compiler.is_compiling() else _Spread.of(y, cos_sin)
         return _multiply(y, *cos_sin.chunk(2, -1))
 
-    def adjoint_(self, y: Tensor, table: Table) -> Tensor:
-        (re, im), (cos, sin) = y.chunk(2, -1), table[0].chunk(2, -1)
-        return (re * cos).addcmul_(im, sin)
-
     @torch.no_grad()
     def dense(self, *s: int) -> Tensor:
         return self._dense_at(self.angles.at(*s))

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.encodings.alignment import align, positions_for
 from lrpe.encodings.encoding import check_features
+from lrpe.encodings.position_matrix import align, positions_for
 from lrpe.errors import LrpeError, require
 from lrpe.precision import Precise, compute_dtype, without_autocast
 

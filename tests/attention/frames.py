@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lrpe.attention.choices import Summation
 from lrpe.attention.decay import decay_between
-from lrpe.attention.summation import Summation
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lrpe import LinearAttention
 from lrpe.attention import Normalizer
+from lrpe.attention.choices import Summation
 from lrpe.attention.normalizer import Features
-from lrpe.attention.summation import Summation
 from lrpe.attention.sums.naive import pair_weights
 from lrpe.attention.sums.problem import Problem, Sums
 

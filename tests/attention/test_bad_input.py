@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lrpe import Bidirectional, Causal, DecodingState, LinearAttention, LrpeError, encoding, linear_attention
-from lrpe.attention.summation import choose_summation
+from lrpe.attention.choices import choose_summation
 from tests.attention.choices import WIDTH
 
 X = torch.ones(2, 5, WIDTH)

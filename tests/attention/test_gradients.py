@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
-from lrpe import Bidirectional, Causal, DecodingState, LrpeError, Quadratic
+from lrpe import Bidirectional, Causal, DecodingState, LrpeError, Quadratic, linear_attention
 from tests.attention.choices import WIDTH, Choice
 from tests.attention.frames import Frame, Start, solve
 from tests.encodings.compositions import features
@@ -122,3 +122,23 @@ def test_a_state_has_a_gradient_of_its_own(n, normalizer):
     S, z = (tensor.detach().requires_grad_() for tensor in (given.S, given.z))
     assert gradcheck(run, (S, z), fast_mode=True)
     assert gradgradcheck(run, (S, z), fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["none", "rope", "type1", "type2", "type3"])
+def test_gradients_of_the_sum_over_all_keys_come_in_batches(name):
+    def run(*qkv):
+        return linear_attention(*qkv, name, summation="bidirectional", decay=None)[0]
+
+    assert gradcheck(run, [features(1, h, 3, 4, seed=h).requires_grad_() for h in (4, 2, 2)], check_batched_grad=True)
+
+
+@pytest.mark.parametrize("summation", ["causal", "bidirectional"])
+def test_one_tensor_may_be_queries_keys_and_values(summation):
+    x = features(2, 2, 5, 4).requires_grad_()
+
+    def derivatives(q, k, v):
+        y = linear_attention(q, k, v, "type2", "identity", "plain", summation=summation, decay=None)[0]
+        (first,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
+        return first, torch.autograd.grad(first.square().sum(), x)[0]
+
+    assert_close(derivatives(x, x, x), derivatives(x * 1, x * 1, x * 1), rtol=1e-10, atol=1e-10)

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from lrpe import LinearAttention, LrpeError, SoftmaxAttention, encoding, linear_attention, verify
 from lrpe.attention import SharedSteps, StepDecay, retnet_decay
-from lrpe.attention.members import MEMBERS
+from lrpe.attention.choices import MEMBERS
 from lrpe.encodings.family import BASELINES, FAMILY
 from lrpe.models import LrpeConfig
 from tests.encodings.compositions import features

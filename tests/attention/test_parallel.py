@@ -1,5 +1,6 @@
 """One row over several processes: the output, the state and all gradients of one process."""
 
+import gc
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 from lrpe import LinearAttention, LrpeError, SoftmaxAttention, encoding, linear_attention, parallel, positions
 from tests.encodings.compositions import features
@@ -207,7 +209,17 @@ def _function(group: Any) -> None:
     assert_close(also, whole[:, :, own], rtol=1e-10, atol=1e-10)
 
 
+def _nothing_is_left(group: Any) -> None:
+    """Checkpointing computes a layer again, without a backward pass of its own; none of that may stay in memory."""
+    layer, x = Case("type2").layer(torch.float32), features(1, 8, WIDTH).float().requires_grad_()
+    with parallel.context(group):
+        checkpoint(layer, x, use_reentrant=False).sum().backward()
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is parallel.Gathering]
+
+
 OTHERS = {
+    "nothing is left": _nothing_is_left,
     "the function": _function,
     "bytes": _bytes_sent,
     "refusals": _refusals,

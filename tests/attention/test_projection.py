@@ -8,8 +8,7 @@ from torch.testing import assert_close
 
 import lrpe
 from lrpe.attention import projection
-from lrpe.attention.engines.native_product import can_multiply
-from lrpe.attention.projection import Projection
+from lrpe.attention.projection import Projection, can_multiply
 
 needs_native = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
 

@@ -17,8 +17,7 @@ from lrpe import (
     linear_attention,
     spread_decay,
 )
-from lrpe.attention.layer import RECOMMENDED
-from lrpe.attention.members import complete
+from lrpe.attention.choices import RECOMMENDED_ENCODING, Member, complete
 from lrpe.models import LrpeConfig
 from tests.encodings.compositions import features
 
@@ -26,10 +25,10 @@ from tests.encodings.compositions import features
 @pytest.mark.parametrize("function", [LinearAttention, linear_attention, LrpeConfig], ids=lambda each: each.__name__)
 def test_the_defaults_are_those_that_are_recommended(function):
     parameters = inspect.signature(function).parameters
-    defaults = {name: parameters[name].default for name in RECOMMENDED._fields}
-    assert defaults.pop("encoding") == RECOMMENDED.encoding
+    defaults = {name: parameters[name].default for name in ("encoding", *Member._fields)}
+    assert defaults.pop("encoding") == RECOMMENDED_ENCODING
     assert set(defaults.values()) == {"default"}
-    assert complete(RECOMMENDED.encoding, **defaults) == RECOMMENDED[1:]
+    assert complete(RECOMMENDED_ENCODING, **defaults) == Member()
 
 
 def test_a_layer_by_default_is_type_2_with_the_spread_decay():

@@ -73,16 +73,6 @@ def test_grouped_queries_take_the_steps_of_their_key_head(name):
     assert_close(encode.query(q.transpose(1, 2), encode.phase_table(phases), layout="bnhd"), grouped.transpose(1, 2))
 
 
-@pytest.mark.parametrize("name", ["type1", "type2"])
-def test_a_fixed_table_per_head_has_the_adjoint_of_its_transform(name):
-    encode = make(name, 6, learned_basis=False, learned_angles=False).double()
-    table = encode.phase_table(drawn_phases(2, 3, 4), torch.float64)
-    x, y = features(2, 6, 4, 6), features(2, 6, 4, encode.feature_dim, seed=1)
-    assert encode.has_adjoint(table)
-    product = (encode.transform(x, table) * y).sum()
-    assert_close(product, (x * encode.adjoint_(y.clone(), table)).sum())
-
-
 def phased(name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float64):
     """Encoded rows as a function of phases and α, and inputs for it."""
     encode = make(name, 4, heads=3, learned_angles=True, learned_basis=False).double()

@@ -7,11 +7,10 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from lrpe.attention.description import OneToken, Unencoded
 from lrpe.attention.engines.fla import FlaEngine
 from lrpe.attention.engines.native import NativeEngine
-from lrpe.attention.engines.one_token import OneToken
 from lrpe.attention.engines.torch_engine import TorchEngine
-from lrpe.attention.engines.unencoded import Unencoded
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.errors import LrpeError, unknown_name
 

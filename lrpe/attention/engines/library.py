@@ -1,4 +1,4 @@
-"""The compiled library of the native engine: chosen for this processor, and called through ctypes."""
+"""The compiled library of the native engine: its numbers and structures, and the file for this processor."""
 
 import ctypes
 import functools
@@ -8,10 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from lrpe.encodings.orthogonal import Orthogonal
+from lrpe.encodings.permutation import Permutation
+from lrpe.encodings.unitary import Unitary
 from lrpe.errors import LrpeError
 from lrpe.native.build import library_path, processor
 
-SUMS = tuple(f"lrpe_{sees}_{way}" for sees in ("causal", "bidirectional") for way in ("forward", "backward"))
+LAMBDA = {Orthogonal: 1, Unitary: 2, Permutation: 3}  # enum Lambda
+DELTA = {None: 0, "plain": 1, "encoded": 2, "given": 3}  # enum Delta
+MOST_REFLECTIONS = 8  # MOST of features.h
 
 
 class StridedTensor(Structure):
@@ -32,7 +37,7 @@ class NativeProblem(Structure):
         *((name, c_int64) for name in ("batch", "heads", "key_heads", "n", "m", "d", "f", "e", "delta_width")),
         *((name, c_int64) for name in ("phi", "delta", "divide", "threads")),
         ("floor", c_double),
-        *((name, c_int64) for name in ("reflections", "lambda_", "turned")),
+        *((name, c_int64) for name in ("reflections", "lambda_")),
         *((name, StridedTensor) for name in ("q", "k", "v", "delta_q", "delta_k", "turn", "out")),
         ("log_decay", c_void_p),
         *((name, c_int64) for name in ("decay_batch", "decay_head", "decay_row")),
@@ -44,8 +49,50 @@ class NativeProblem(Structure):
         *((name, StridedTensor) for name in ("dq", "dk", "dv", "ddelta_q", "ddelta_k")),
         ("dturn", c_void_p),
         *((name, c_int64) for name in ("dturn_batch", "dturn_head", "dturn_row", "dturn_size")),
+        *((name, c_void_p) for name in ("phase", "alpha")),
+        *((name, c_int64) for name in ("phase_batch", "phase_head", "phase_row", "phase_pair", "alpha_head", "pairs")),
+        *(("dphase", c_void_p), ("dphase_batch", c_int64), ("dphase_head", c_int64), ("dphase_row", c_int64)),
+        *(("dalpha", c_void_p), ("dalpha_size", c_int64)),
         *((name, c_void_p) for name in ("dV", "dU", "dS", "dz", "dlog_decay")),
     )
+
+
+class NativeStep(Structure):
+    """``lrpe_step`` of step.h, field by field."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("batch", "heads", "key_heads", "f", "e", "delta_width")),
+        *((name, c_int64) for name in ("phi", "delta", "divide", "threads")),
+        ("floor", c_double),
+        *((name, c_int64) for name in ("reflections", "pairs")),
+        *((name, c_void_p) for name in ("q", "k", "v", "delta_q", "delta_k", "V", "alpha", "log_alpha")),
+        *(("alpha_head", c_int64), ("position", c_void_p), ("position_batch", c_int64), ("phase", c_void_p)),
+        *((name, c_int64) for name in ("phase_batch", "phase_head", "phase_pair")),
+        *(("log_decay", c_void_p), ("decay_batch", c_int64), ("decay_head", c_int64)),
+        *((name, c_void_p) for name in ("mask", "S", "z", "S_next", "z_next", "out", "total")),
+    )
+
+
+class NativeTurns(Structure):
+    """``lrpe_turns`` of turn.h, field by field."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("batch", "heads", "n", "pairs", "width", "threads")),
+        ("phase", c_void_p),
+        *((name, c_int64) for name in ("phase_batch", "phase_head", "phase_row", "phase_pair")),
+        *(("alpha", c_void_p), ("alpha_head", c_int64), ("to", c_void_p)),
+    )
+
+
+# the functions that take each structure, and before them the one that returns its size
+_FUNCTIONS: dict[type[Structure], tuple[str, ...]] = {
+    NativeProblem: (
+        *("lrpe_problem_size", "lrpe_causal_forward", "lrpe_causal_backward"),
+        *("lrpe_bidirectional_forward", "lrpe_bidirectional_backward"),
+    ),
+    NativeStep: ("lrpe_step_size", "lrpe_step_forward"),
+    NativeTurns: ("lrpe_turns_size", "lrpe_turns_forward"),
+}
 
 
 @functools.cache
@@ -79,20 +126,25 @@ def _choose_target() -> str | None:
 def _open(path: Path) -> ctypes.CDLL | str:
     try:
         library = ctypes.CDLL(str(path))
-        library.lrpe_problem_size.restype = c_int64
-        size = library.lrpe_problem_size()
-        for name in SUMS:
-            getattr(library, name).argtypes = [POINTER(NativeProblem)]
+        sizes = {structure: _declare(library, structure, *names) for structure, names in _FUNCTIONS.items()}
     except (OSError, AttributeError) as error:
         return f"{path.name} could not be loaded: {error}"
-    if size != ctypes.sizeof(NativeProblem):  # an older library beside newer Python
+    if any(size != ctypes.sizeof(structure) for structure, size in sizes.items()):  # an older library
         return f"{path.name} is of another version of lrpe; run python -m lrpe.native.build"
     return library
 
 
-def call(name: str, problem: NativeProblem) -> None:
+def _declare(library: ctypes.CDLL, structure: type[Structure], size: str, *functions: str) -> int:
+    """Declare the functions that take a structure, and return the size that the library gives it."""
+    for name in functions:
+        getattr(library, name).argtypes = [POINTER(structure)]
+    getattr(library, size).restype = c_int64
+    return getattr(library, size)()
+
+
+def call(name: str, structure: Structure) -> None:
     """Call a function of the library. ctypes releases the GIL meanwhile."""
     library = load_library()
     assert isinstance(library, ctypes.CDLL)
-    if getattr(library, name)(ctypes.byref(problem)) != 0:
+    if getattr(library, name)(ctypes.byref(structure)) != 0:
         raise LrpeError("The native engine ran out of memory. Pass a smaller batch, or use lrpe.engines.use('torch').")

@@ -1,40 +1,23 @@
 """The native sum as one differentiable operation: a kernel call forwards, and one backwards."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.attention.engines.library import NativeProblem, StridedTensor, call
-from lrpe.attention.engines.unencoded import Unencoded, sums_by_torch
-from lrpe.attention.feature_map import elu_plus_one, identity, relu
-from lrpe.attention.sums.bidirectional import bidirectional_sums
-from lrpe.attention.sums.causal import causal_sums
+from lrpe.attention.description import Unencoded
+from lrpe.attention.engines.library import DELTA, LAMBDA, NativeProblem, StridedTensor, call
+from lrpe.attention.engines.native_turn import make_turns, strides_of
+from lrpe.attention.engines.torch_engine import sums_by_torch
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import Differentiable, one_at_a_time
-from lrpe.encodings.orthogonal import Orthogonal
-from lrpe.encodings.permutation import Permutation
-from lrpe.encodings.unitary import Unitary
 from lrpe.precision import in_float64
 
-_TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z", "V", "U", "turn", "mask")
-_PHI = {identity: 0, elu_plus_one: 1, relu: 2, F.softplus: 3, F.silu: 4}  # enum Phi of problem.h
-_LAMBDA = {Orthogonal: 1, Unitary: 2, Permutation: 3}  # enum Lambda
-_DELTA = {None: 0, "plain": 1, "encoded": 2, "given": 3}  # enum Delta
+_TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z", "V", "U", "phase", "alpha", "turn", "mask")
 _PAD = 16  # PAD of vectors.h
 _ROWS = ("out", "total", "g", "g_total", "dq", "dk", "dv", "ddelta_q", "ddelta_k")  # fields that have strides
-MOST_REFLECTIONS = 8  # MOST of features.h
-
-
-def feature_code(phi: Callable[[Tensor], Tensor]) -> tuple[int, float] | None:
-    """Return the kernel's number of a feature map and what is added to it, or None if it has no such map."""
-    if isinstance(phi, partial) and phi.func is relu and not phi.args and set(phi.keywords) <= {"floor"}:
-        return _PHI[relu], phi.keywords.get("floor", 0.0)
-    code = _PHI.get(phi)
-    return None if code is None else (code, 0.0)
 
 
 class _Form(NamedTuple):
@@ -42,11 +25,13 @@ class _Form(NamedTuple):
 
     problem: Problem | Unencoded  # its tensors are stale; only the rest is read
     names: tuple[str, ...]
+    phi: int  # the kernel's number of φ
+    floor: float  # what is added to φ
     delta: str | None
     wants_decay: bool
 
     @classmethod
-    def of(cls, problem: Problem | Unencoded) -> tuple["_Form", list[Tensor]]:
+    def of(cls, problem: Problem | Unencoded, phi: int, floor: float) -> tuple["_Form", list[Tensor]]:
         named = {name: tensor for name in _TENSORS if (tensor := getattr(problem, name, None)) is not None}
         if isinstance(problem, Unencoded):
             delta = problem.delta
@@ -56,11 +41,16 @@ class _Form(NamedTuple):
                 named = {name: x for name, x in named.items() if name not in ("delta_q", "delta_k")}
         empty = problem._replace(**dict.fromkeys(named, None))
         wants = problem.log_decay is not None and problem.log_decay.requires_grad
-        return cls(empty, tuple(named), delta, wants), list(named.values())
+        return cls(empty, tuple(named), phi, floor, delta, wants), list(named.values())
 
     @property
     def divides(self) -> bool:
         return isinstance(self.problem, Unencoded) and self.delta is not None
+
+    @property
+    def is_summary(self) -> bool:
+        """Return whether only the state is wanted, so that the rows of an output may share their memory."""
+        return isinstance(self.problem, Unencoded) and self.problem.summary
 
     @property
     def direction(self) -> str:
@@ -72,12 +62,6 @@ class _Form(NamedTuple):
         """Return whether all queries share S and z, so that backward can read them instead of summing again."""
         return not self.problem.causal and "log_decay" not in self.names
 
-    @property
-    def feature(self) -> tuple[int, float]:
-        """Return the kernel's number of φ and what is added to it; features that are given need none."""
-        code = feature_code(self.problem.phi) if isinstance(self.problem, Unencoded) else None
-        return code or (_PHI[identity], 0.0)
-
     def restore(self, tensors: Sequence[Tensor]) -> Problem | Unencoded:
         """Return the problem with these tensors."""
         problem = self.problem._replace(**dict(zip(self.names, tensors, strict=True)))
@@ -86,9 +70,12 @@ class _Form(NamedTuple):
         return problem
 
 
-def native_sums(problem: Problem | Unencoded) -> Sums:
+def native_sums(problem: Problem | Unencoded, phi: int, floor: float) -> Sums:
     """Return o (divided by Δ if the problem is unencoded), Δ and, if it is causal, the last state."""
-    form, tensors = _Form.of(problem)
+    if isinstance(problem, Unencoded) and problem.phase is not None and problem.alpha is not None:
+        turn = make_turns(problem.phase.detach(), problem.alpha.detach().contiguous(), problem.q.shape[3])
+        problem = problem._replace(turn=turn)
+    form, tensors = _Form.of(problem, phi, floor)
     out, S, delta, z = _NativeSum.of(form, *tensors)
     return Sums(out, delta, S, z) if problem.causal else Sums(out, delta)
 
@@ -101,6 +88,8 @@ class _NativeSum(Differentiable):
         named = _Inputs(form, tensors)
         q, v = named["q"], named["v"]
         out, total = _empty_output(q, v), q.new_empty(*q.shape[:3], 1) if form.delta else None
+        if form.is_summary:
+            out, total = _shared_rows(q, v, 0.0), None if total is None else _shared_rows(q, total, 1.0)
         S, z = _empty_states(named) if form.problem.causal or form.keeps_sums else (None, None)
         call(f"lrpe_{form.direction}_forward", named.describe(out=out, total=total, S_last=S, z_last=z))
         return out, S, total, z
@@ -110,7 +99,7 @@ class _NativeSum(Differentiable):
         form, *tensors = inputs
         ctx.form, ctx.count = form, len(tensors)
         out, S, total, z = output
-        kept = {"out": out, "total": total} if form.divides else {}
+        kept = {"out": out, "total": total} if form.divides and not form.is_summary else {}
         inner = [total] if form.divides else []  # Δ has gone into the quotient
         if form.keeps_sums:
             kept |= {"S": S, "z": z}
@@ -142,11 +131,10 @@ class _Inputs(dict[str, Tensor]):
     def describe(self, **others: Tensor | None) -> NativeProblem:
         """Return the kernel's description; ``others`` are the tensors that it writes, and what backward adds."""
         q, k, v = self["q"], self["k"], self["v"]
-        phi, floor = self.form.feature
         native = NativeProblem(
             *(q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2]),
             *(q.shape[3], self.feature_width, v.shape[3], self.delta_width),
-            *(phi, _DELTA[self.form.delta], self.form.divides, torch.get_num_threads(), floor),
+            *(self.form.phi, DELTA[self.form.delta], self.form.divides, torch.get_num_threads(), self.form.floor),
             self["V"].shape[0] if "V" in self else 0,
         )
         for name in ("q", "k", "v", "delta_q", "delta_k"):
@@ -181,16 +169,20 @@ class _Inputs(dict[str, Tensor]):
         if "turn" not in self:
             return
         table = self["turn"] if self["turn"].is_floating_point() else self["turn"].to(torch.int32)
-        native.turn, native.turned = StridedTensor.of(self._keep(_rows_in_memory(table))), table.shape[3]
+        native.turn = StridedTensor.of(self._keep(_rows_in_memory(table)))
         assert isinstance(self.form.problem, Unencoded)
-        native.lambda_ = _LAMBDA[type(self.form.problem.encoding.matrix)]
+        native.lambda_ = LAMBDA[type(self.form.problem.encoding.matrix)]
+        if "phase" in self:
+            phase, alpha = self["phase"], self._keep(self["alpha"].contiguous())
+            native.phase, native.alpha, native.pairs = phase.data_ptr(), alpha.data_ptr(), alpha.shape[2]
+            native.phase_batch, native.phase_head, native.phase_row, native.phase_pair = strides_of(phase)
+            native.alpha_head = strides_of(alpha)[0]
 
     def _describe_decay_and_mask(self, native: NativeProblem) -> None:
         if "log_decay" in self:
             log_decay = self._keep(in_float64(self["log_decay"].detach()))
             native.log_decay = log_decay.data_ptr()
-            strides = [0 if n == 1 else s for n, s in zip(log_decay.shape, log_decay.stride(), strict=True)]
-            native.decay_batch, native.decay_head, native.decay_row = strides
+            native.decay_batch, native.decay_head, native.decay_row = strides_of(log_decay)
         if "mask" in self:
             mask = self._keep(self["mask"].expand(self["q"].shape[0], -1))
             native.mask, (native.mask_batch, native.mask_row) = mask.data_ptr(), mask.stride()
@@ -213,6 +205,12 @@ def _empty_output(q: Tensor, v: Tensor) -> Tensor:
     return v.new_empty(batch, heads, n, v.shape[-1])
 
 
+def _shared_rows(q: Tensor, like: Tensor, value: float) -> Tensor:
+    """Return (batch, heads, n, width of ``like``) with one row of memory per head: heads are summed one by one."""
+    batch, heads, n, _ = q.shape
+    return like.new_full((batch, heads, 1, like.shape[-1]), value).expand(-1, -1, n, -1)
+
+
 def _empty_states(named: _Inputs) -> tuple[Tensor, Tensor | None]:
     k, v = named["k"], named["v"]
     S = v.new_empty(*k.shape[:2], named.feature_width, v.shape[-1])
@@ -230,24 +228,34 @@ def _gradients(form: _Form, tensors: Sequence[Tensor], kept: dict[str, Tensor], 
     named = _Inputs(form, tensors)
     wants = dict(zip(form.names, wanted, strict=True))
     g_out, g_S, g_total, g_z = (None if g is None else g.contiguous() if g.ndim != 4 else g for g in grads)
+    if form.is_summary:  # no query has a gradient
+        g_out, wants["q"] = _shared_rows(named["q"], named["v"], 0.0), False
+        kept = {"out": g_out, "total": _shared_rows(named["q"], named["v"][..., :1], 1.0)} if form.divides else {}
     g_out = _empty_output(named["q"], named["v"]).zero_() if g_out is None else _rows_in_memory(g_out)
     g_S = None if g_S is None else g_S.contiguous()
     g_total = None if g_total is None or form.divides else g_total.contiguous()
-    found = {name: _empty_rows(named[name]) for name in ("q", "k", "v", "delta_q", "delta_k") if name in named}
+    found = {"q": _shared_rows(named["q"], named["q"], 0.0) if form.is_summary else _empty_rows(named["q"])}
+    found |= {name: _empty_rows(named[name]) for name in ("k", "v", "delta_q", "delta_k") if name in named}
     found |= {name: torch.empty_like(named[name]).contiguous() for name in ("S", "z") if name in named}
     if form.wants_decay:
         found["log_decay"] = named["k"].new_empty(named["k"].shape[:3], dtype=torch.float64)
+    if wants.get("phase"):
+        phase = named["phase"]
+        found["phase"] = phase.new_zeros(*named["k"].shape[:3], phase.shape[3])
     threads = torch.get_num_threads()
-    for name in ("turn", "V", "U"):
+    for name in ("alpha", "turn", "V", "U"):
         if wants.get(name) or (name in ("V", "U") and (wants.get("V") or wants.get("U"))):
-            found[name] = _per_thread_zeros(named[name], threads, padded=name != "turn")
+            found[name] = _per_thread_zeros(named[name], threads, padded=name in ("V", "U"))
     native = named.describe(
         g=g_out, g_S=g_S, g_total=g_total, g_z=g_z, **kept, **{f"d{name}": x for name, x in found.items()}
     )
     if "turn" in found:
-        strides = (0 if n == 1 else s for n, s in zip(named["turn"].shape, found["turn"].stride()[1:], strict=True))
-        native.dturn_batch, native.dturn_head, native.dturn_row, _ = strides
+        native.dturn_batch, native.dturn_head, native.dturn_row, _ = strides_of(found["turn"][0])
         native.dturn_size = found["turn"][0].numel()
+    if "phase" in found:
+        native.dphase_batch, native.dphase_head, native.dphase_row, _ = found["phase"].stride()
+    if "alpha" in found:
+        native.dalpha_size = found["alpha"][0].numel()
     call(f"lrpe_{form.direction}_backward", native)
     return [_finish(name, found.get(name), named[name]) if wants[name] else None for name in form.names]
 
@@ -262,9 +270,9 @@ def _finish(name: str, gradient: Tensor | None, x: Tensor) -> Tensor | None:
     """Add up what threads and tokens contributed, and return the gradient in the shape and dtype of x."""
     if gradient is None:
         return None
-    if name in ("turn", "V", "U"):
+    if name in ("alpha", "turn", "V", "U"):
         return (gradient[0] if len(gradient) == 1 else gradient.sum(0))[..., : x.shape[-1]]
-    if name == "log_decay":
+    if name in ("log_decay", "phase"):
         return gradient.sum_to_size(x.shape).to(x)
     return gradient
 
@@ -276,7 +284,7 @@ def _gradients_by_torch(form: _Form, tensors: Sequence[Tensor], grads: Sequence[
         # view_as: if k was computed from q, the gradient of q must not include the path through k.
         inputs = [x.view_as(x) if x.requires_grad else x for x in tensors]
         problem = form.restore(inputs)
-        sums = _sums_by_torch(problem)
+        sums = sums_by_torch(problem)
     solution = (sums.out, sums.S, None if form.divides else sums.delta, sums.z)
     pairs = [(x, g) for x, g in zip(solution, grads, strict=True) if x is not None and g is not None]
     asked = [x for x, wants in zip(inputs, wanted, strict=True) if wants]
@@ -284,9 +292,3 @@ def _gradients_by_torch(form: _Form, tensors: Sequence[Tensor], grads: Sequence[
         torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], create_graph=again, allow_unused=True)
     )
     return [next(results) if wants else None for wants in wanted]
-
-
-def _sums_by_torch(problem: Problem | Unencoded) -> Sums:
-    if isinstance(problem, Unencoded):
-        return sums_by_torch(problem)
-    return causal_sums(problem) if problem.causal else bidirectional_sums(problem)

@@ -6,22 +6,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.attention.sums.chunked import loop_backward, loop_forward, sum_backward, sum_forward, sum_out_of_place
+from lrpe.attention.sums.chunked import sum_backward, sum_forward, sum_out_of_place
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import Differentiable, eager
 from lrpe.errors import LrpeError
-from lrpe.precision import compute_dtype, in_full_precision
+from lrpe.precision import compute_dtype
 
 
 def causal_sums(problem: Problem) -> Sums:
     """Return o, Δ and the last state of a causal problem, in time and memory linear in n."""
     if torch.compiler.is_exporting():
         return sum_out_of_place(problem)
-    if problem.log_decay is None and problem.delta_q is not None and problem.delta_k is not None:
-        # With equal weights Δ is a cumulative sum, and the numerator can use the loop over chunks.
-        numerator = causal_sums(problem._replace(delta_q=None, delta_k=None, z=None))
-        delta, z = _running_total(problem.delta_q, problem.delta_k, problem.z)
-        return numerator._replace(delta=delta, z=z)
+    if problem.log_decay is None and problem.delta_q is not None:  # Δ is summed with weights: r = 1
+        problem = problem._replace(log_decay=problem.k.new_zeros(1, 1, 1, dtype=torch.float32))
     form, tensors = _Form.of(problem)
     compiling = torch.compiler.is_compiling()
     return _to_sums(_causal_sum_op(tensors, *form) if compiling else _CausalSum.of(form, *tensors))
@@ -33,47 +30,6 @@ def _to_sums(tensors: Sequence[Tensor]) -> Sums:
     return Sums(out, of_delta[0], S, of_delta[1]) if of_delta else Sums(out, None, S, None)
 
 
-def _running_total(q: Tensor, k: Tensor, z: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return Σ_{s ≤ t} q_t·k_s (batch, heads, n, 1) from an initial sum of keys z, and the last z."""
-    dtype = compute_dtype(q.dtype)
-    q, k = q.to(dtype), k.to(dtype)
-    sums = _RunningTotal.of(q, k, k.new_zeros(*k.shape[:2], k.shape[-1]) if z is None else z.to(dtype))
-    return sums, (k.sum(2) if z is None else z + k.sum(2))
-
-
-class _RunningTotal(Differentiable):
-    """q_t·z_t with z_t = z + Σ_{s ≤ t} k_s, and its gradients dq_t = g_t z_t, dk_s = Σ_{t ≥ s} g_t q_t, dz = dk_0.
-
-    The backward pass computes z_t again; autograd would keep all of them.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    @in_full_precision
-    def forward(q: Tensor, k: Tensor, z: Tensor) -> Tensor:
-        sums = k.cumsum(2).add_(z.unsqueeze(2))
-        return torch.einsum("bhgtf,bhtf->bhgt", _grouped(q, k), sums).reshape(*q.shape[:3], 1)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, *grads: Tensor):
-        q, k, z = ctx.saved_tensors
-        sums = k.cumsum(2) + z.unsqueeze(2)
-        dq = _grouped(grads[0], k) * sums.unsqueeze(2)
-        added = _grouped(grads[0] * q, k).sum(2)
-        return dq.reshape(q.shape), added.flip(2).cumsum(2).flip(2), added.sum(2)
-
-
-def _grouped(x: Tensor, k: Tensor) -> Tensor:
-    """(batch, heads, n, d) -> (batch, key heads, group, n, d)."""
-    return x.unflatten(1, (k.shape[1], x.shape[1] // k.shape[1]))
-
-
-_LOOP_HEADS = 8  # the smallest batch · heads of the loop; below it, calls cost more than the work of a chunk
 _TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z")  # the tensors of a Problem
 
 
@@ -105,20 +61,11 @@ class _Form(NamedTuple):
         return 4 if self.of_scores or "delta_q" in self.names else 2
 
 
-def loops_over_chunks(problem: Problem) -> bool:
-    """Return whether the loop applies and is faster than all chunks at once."""
-    q, k = problem.q, problem.k
-    equal = problem.log_decay is None and problem.delta_q is None and q.shape[1] == k.shape[1]
-    return equal and q.device.type == "cpu" and k.shape[0] * k.shape[1] >= _LOOP_HEADS
-
-
-def _solve(form: _Form, tensors: Sequence[Tensor], how: Callable[[Problem], Sums] | None = None) -> tuple[Tensor, ...]:
+def _solve(form: _Form, tensors: Sequence[Tensor], how: Callable[[Problem], Sums] = sum_forward) -> tuple[Tensor, ...]:
     """Return o, S and, if there is a Δ, Δ and z."""
     problem = form.problem(tensors)
     if form.of_scores:
         problem = _with_ones(problem)
-    if how is None:
-        how = loop_forward if loops_over_chunks(problem) else sum_forward
     out, delta, S, z = how(problem)
     assert S is not None
     if form.of_scores:
@@ -133,8 +80,7 @@ def _differentiate(form: _Form, grads: Sequence[Tensor], tensors: Sequence[Tenso
         out, S, delta, z = grads
         g = Sums(torch.cat([out, delta], -1), None, torch.cat([S, z[..., None]], -1), None)
         problem = _with_ones(problem)
-    loops = loops_over_chunks(problem)
-    gradients = loop_backward(problem, g) if loops else sum_backward(problem, g, form.wants_decay)
+    gradients = sum_backward(problem, g, form.wants_decay)
     if form.of_scores:
         v, S = gradients["v"], gradients["S"]
         gradients |= {"v": v[..., :-1], "S": S[..., :-1], "z": S[..., -1]}

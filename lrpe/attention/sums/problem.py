@@ -1,5 +1,6 @@
-"""The problem that every way of summing solves, described once: features, values, log-decay and an initial state."""
+"""The problem that every way of summing solves: features, values, log-decay and an initial state; and its solution."""
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -58,3 +59,12 @@ class Sums(NamedTuple):
     delta: Tensor | None = None  # (batch, heads, n, 1)
     S: Tensor | None = None  # (batch, key heads, f, e)
     z: Tensor | None = None  # (batch, key heads, f')
+
+
+class Summation(ABC):
+    """A way to compute Σ_s w_ts (q_t·k_s) v_s over the keys that query t sees."""
+
+    causal: bool
+
+    @abstractmethod
+    def __call__(self, problem: Problem) -> Sums: ...

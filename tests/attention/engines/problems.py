@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import lrpe
-from lrpe.attention.engines.unencoded import Unencoded
+from lrpe.attention.description import Unencoded
 from lrpe.attention.feature_map import FEATURE_MAPS
 from lrpe.attention.sums.naive import naive_sums
 from lrpe.attention.sums.problem import FORGET, Problem, Sums
@@ -54,7 +54,7 @@ def unencoded_problems(draw) -> Unencoded:
     encoding = lrpe.encoding(f"{basis}*{matrix}", d, heads=heads_of_angles, seed=1, **options)
     table = encoding.table(torch.arange(n)[None])
     V, U = (x.detach().clone() for x in table.basis) if table.basis else (None, None)
-    turn = None if rotated == 0 else table.matrix[0].detach().clone()
+    phase, alpha, turn = _draw_turns(draw, encoding, table, rotated, (batch, key_heads, n))
     mask = torch.rand(batch, n) < 0.7 if draw(st.booleans()) else None
     delta = draw(st.sampled_from([None, "plain", "encoded"]))
     phi = FEATURE_MAPS[draw(st.sampled_from(["elu+1", "relu", "relu+1e-3", "softplus", "silu", "identity"]))](d)
@@ -73,7 +73,21 @@ def unencoded_problems(draw) -> Unencoded:
         else (None, None)
     )
     z = None if z is None else z.abs()
-    return Unencoded(q, k, v, phi, encoding, V, U, turn, mask, delta, decay, S, z, causal)
+    return Unencoded(q, k, v, phi, encoding, V, U, phase, alpha, turn, mask, delta, decay, S, z, causal)
+
+
+def _draw_turns(draw, encoding, table, rotated, shape):
+    """Return p and α of Type 2, at positions or at phases of tokens, or the table of another Λ."""
+    if rotated is None:
+        return None, None, table.matrix[0].detach().clone()
+    if rotated == 0:
+        return None, None, None
+    batch, key_heads, n = shape
+    phase = torch.arange(n, dtype=torch.float64)[None, None, :, None]
+    if draw(st.booleans()):
+        one_per = draw(st.sampled_from([(1, 1, 1), (batch, key_heads, 1), (batch, key_heads, rotated // 2)]))
+        phase = (0.5 + torch.rand(*one_per[:2], n, one_per[2], dtype=torch.float64)).cumsum(2)
+    return phase, encoding.matrix.angles.scaled().detach().clone(), None
 
 
 def _draw_sizes(draw):
@@ -87,7 +101,7 @@ def _draw_sizes(draw):
         return x.transpose(1, 2) if swapped else x
 
     key_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    widths = st.sampled_from([1, 3, 4, 16, 20])
+    widths = st.sampled_from([1, 3, 4, 16, 20, 64])
     return (
         make,
         draw(st.integers(1, 2)),

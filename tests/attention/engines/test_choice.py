@@ -6,6 +6,9 @@ from torch.testing import assert_close
 
 import lrpe
 from lrpe import LrpeError
+from lrpe.attention import linear
+from lrpe.attention.description import Unencoded
+from lrpe.attention.engines.choice import choose_engine
 from lrpe.encodings.family import FAMILY
 
 needs_native = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
@@ -61,6 +64,17 @@ def test_every_member_has_the_attention_of_the_torch_engine(name, key_phase):
     with lrpe.engines.use("torch"):
         expected = attend(encoding=encode, **steps)
     assert_close(attend(encoding=encode, **steps), expected, rtol=1e-3, atol=1e-5)
+
+
+@needs_native
+@pytest.mark.parametrize("heads", [None, 4], ids=["shared", "per head"])
+@pytest.mark.parametrize("name", ["type1", "type2", "type3"])
+def test_the_features_of_the_three_types_are_computed_by_the_engine_for_any_batch(name, heads, monkeypatch):
+    encode, taken = lrpe.encoding(name, 8, heads=heads, seed=0), []
+    monkeypatch.setattr(linear, "choose_engine", lambda problem: taken.append(problem) or choose_engine(problem))
+    for batch in (1, 3, 4):
+        lrpe.linear_attention(*torch.randn(3, batch, 4, 40, 8), encode)
+    assert [type(problem) for problem in taken] == [Unencoded] * 3
 
 
 @needs_native

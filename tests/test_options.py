@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 import pytest
 
 from lrpe import LrpeError
-from lrpe.lab.options import LONGEST, check_name, conform_options
-from lrpe.schema import Range
+from lrpe.schema import LONGEST, Range, check_name, conform_options
 
 
 def load(
