@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu
 
+from lrpe.attention.choices import Bidirectional, Quadratic
 from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import Normalizer, choose_normalizer
-from lrpe.attention.summation import Bidirectional, Quadratic
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference

@@ -1,7 +1,8 @@
 """``lrpe bench decode``: prefill and decoding of a language model, linear attention ÷ softmax with a static cache."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from lrpe.attention.state import DecodingState, KeyValueState, ReservedState
 from lrpe.errors import require
+from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.device import place
 from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of
 from lrpe.lab.benchmarks.measurement import Measurement
@@ -40,10 +42,20 @@ _BLOCKS = 8  # linear and softmax take turns, in this many blocks of tokens
 
 
 @dataclass(frozen=True)
+class _Speed:
+    """How fast a model decodes after a text."""
+
+    model: str
+    context: int
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
 class _DecodeResult(Measurement):
     benchmark = "decode"
     sizes: _Sizes
     agreement: float
+    speeds: list[_Speed]
 
     def title(self) -> list[str]:
         layers, width, heads, inner = self.sizes.layers, self.sizes.width, self.sizes.heads, self.sizes.inner
@@ -52,6 +64,12 @@ class _DecodeResult(Measurement):
             f"{layers} layers, width {width}, {heads} heads, feed-forward {inner}, gated, batch 1.",
             f"Medians of {self.rounds} prompts and of {_BLOCKS} blocks of tokens, quartiles in brackets.",
         ]
+
+    def tables(self) -> list[str]:
+        found = {(speed.model, speed.context): f"{speed.tokens_per_second:.3g}" for speed in self.speeds}
+        models, contexts = (list(dict.fromkeys(column)) for column in zip(*found, strict=True))
+        rows = [[model, *(found[model, context] for context in contexts)] for model in models]
+        return [in_columns(["tokens per second after", *(f"{n:,}" for n in contexts)], rows), *super().tables()]
 
     def remarks(self) -> list[str]:
         sizes = self.sizes
@@ -78,8 +96,9 @@ def measure(quick: bool = False, rounds: int | None = None) -> _DecodeResult:
         if vocabulary == sizes.vocabularies[0]:
             ids, at = draw(vocabulary, sizes.prompt // 8), f"vocabulary {vocabulary}"
             lines += collect(measure_rollback(sides["linear"], ids, at, 3 * rounds))
-    lines += collect(_measure_contexts(sizes))
-    return _DecodeResult(quick, rounds, read_settings(), marks, lines, sizes, apart)
+    speeds: list[_Speed] = []
+    lines += collect(_measure_contexts(sizes, speeds.append))
+    return _DecodeResult(quick, rounds, read_settings(), marks, lines, sizes, apart, speeds)
 
 
 def build(kind: str, vocabulary: int, sizes: _Sizes):
@@ -153,13 +172,18 @@ def products(model: Any, tokens: int) -> Call:
     return run
 
 
-def _measure_contexts(sizes: _Sizes) -> Iterator[Line]:
-    """Yield a token's time beside softmax and beside transformers' Llama, after texts of several lengths."""
+def _measure_contexts(sizes: _Sizes, keep: Callable[[_Speed], None]) -> Iterator[Line]:
+    """Yield a token's time beside softmax and beside transformers' Llama, after texts of several lengths.
+
+    ``keep`` is called with the speed of each.
+    """
     vocabulary = sizes.vocabularies[0]
     sides = {kind: build(kind, vocabulary, sizes) for kind in ("linear", "softmax")} | {"Llama": _llama(sizes)}
     for context in sizes.contexts:
         caches = {kind: _filled_cache(kind, model, context, sizes) for kind, model in sides.items()}
         rounds = [_write_each(sides, caches, max(sizes.tokens // 64, 1)) for _ in range(_BLOCKS + 1)][1:]
+        for kind in sides:
+            keep(_Speed(kind, context, 1 / median(seconds[kind] for seconds in rounds)))
         for other in ("softmax", "Llama"):
             pairs = [(seconds["linear"] / seconds[other], seconds["linear"]) for seconds in rounds]
             goal = _CONTEXT_GOALS.get((other, context))

@@ -11,10 +11,10 @@ from statistics import linear_regression
 import torch
 from torch import Tensor
 
+from lrpe.attention.choices import Causal, Quadratic, Summation
 from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
-from lrpe.attention.summation import Causal, Quadratic, Summation
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.aligned import in_columns

@@ -51,6 +51,11 @@ def peak_resident(run: Callable[[], object]) -> int | None:
     return peak
 
 
+def resident() -> int:
+    """Return the resident memory of this process in bytes, 0 except on Linux."""
+    return _status("VmRSS") if sys.platform == "linux" else 0
+
+
 def _peak_on_cuda(run: Callable[[], object]) -> int:
     """Return the peak bytes that torch allocated on the GPU during ``run``, beyond those before it."""
     gc.collect()

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrpe.attention.choices import Bidirectional, Causal, Quadratic, Summation
 from lrpe.attention.decay import spread_decay
 from lrpe.attention.engines.choice import use
 from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
-from lrpe.attention.summation import Bidirectional, Causal, Quadratic, Summation
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement

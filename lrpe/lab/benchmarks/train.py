@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.attention.summation import Quadratic
+from lrpe.attention.choices import Quadratic
 from lrpe.errors import unknown_name
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
 from lrpe.lab.benchmarks.device import place
-from lrpe.lab.benchmarks.lines import Call, Line, goal_of, judge
+from lrpe.lab.benchmarks.lines import Call, Line, goal_of, judge, line_table
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_allocated
 from lrpe.lab.benchmarks.process import read_settings
@@ -91,6 +91,7 @@ class TrainResult(Measurement):
     sizes: _Sizes
     rows: list[Row]
     agreements: list[Agreement]
+    compiled: list[Line]  # each method's steps with torch.compile ÷ those without; none unless asked for
 
     def title(self) -> list[str]:
         return [
@@ -102,7 +103,8 @@ class TrainResult(Measurement):
     def tables(self) -> list[str]:
         header = ["", "steps ÷ Base's", "paper", "goal", "", "ms per step", "MiB per step", "÷ Base's"]
         steps = [line for line in self.lines if line.better == "higher"]
-        return [in_columns(header, [self.cells(*pair) for pair in zip(self.rows, steps, strict=True)])]
+        table = in_columns(header, [self.cells(*pair) for pair in zip(self.rows, steps, strict=True)])
+        return [table, line_table(self.compiled, judged=False)] if self.compiled else [table]
 
     def cells(self, row: Row, line: Line) -> list[str]:
         goal, verdict = (goal_of(line), line.verdict) if self.judged else ("–", "")
@@ -136,7 +138,9 @@ def describe_plan(quick: bool, rows: Sequence[str]) -> str:
     return f"Time training steps of {titles} against Base's, in {rounds} rounds on one thread.\n{sizes.describe()}."
 
 
-def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] = ()) -> TrainResult:
+def measure(
+    quick: bool = False, rounds: int | None = None, rows: Sequence[str] = (), compiled: bool = False
+) -> TrainResult:
     """Check every row's model against n × n attention, then time its steps against Base's; ``quick`` is tiny."""
     rounds, sizes = rounds or (_QUICK_ROUNDS if quick else _ROUNDS), QUICK if quick else _FULL
     marks, batch, names = stamp("transformers"), draw(sizes), find_rows(rows)
@@ -149,7 +153,20 @@ def measure(quick: bool = False, rounds: int | None = None, rows: Sequence[str] 
     timing = interleave([Timed(name, step) for name, step in steps.items()], steps["base"], rounds, calls=1, before=0)
     timed = [row_of(name, timing.ratios[name], held) for name in names]
     lines = [line for row in timed for line in row.lines(str(sizes), timing.processor_share)]
-    return TrainResult(quick, rounds, read_settings(), marks, lines, sizes, timed, agreements)
+    gains = [time_compiled(name, model, batch, str(sizes), rounds) for name, model in models.items() if compiled]
+    return TrainResult(quick, rounds, read_settings(), marks, lines, sizes, timed, agreements, gains)
+
+
+def time_compiled(name: str, model: Any, batch: dict[str, Tensor], at: str, rounds: int) -> Line:
+    """Time the steps of the compiled model, one graph forwards and one backwards, against those of the model itself."""
+    title = find_method(name).title
+    print(f"Compiling {name}.", file=sys.stderr, flush=True)
+    own, compiled = training_step(model, batch), training_step(torch.compile(model, fullgraph=True), batch)
+    compiled()  # compiles
+    timing = interleave([Timed(name, compiled)], own, rounds, calls=1, before=0)
+    speed = timing.ratios[name].inverse()
+    values = (speed.ratio, speed.low, speed.high, speed.seconds, timing.processor_share)
+    return Line(f"steps, {title} compiled ÷ {title}", at, None, "", *values, "higher")
 
 
 def row_of(name: str, time: Ratio, held: dict[str, int]) -> Row:
@@ -201,7 +218,7 @@ def _logits_of(model: Any):
 
 def training_step(model: Any, batch: dict[str, Tensor]) -> Call:
     model.train()
-    optimizer = PLAN.build(model)
+    optimizer = PLAN.build(model)  # of a compiled model's weights, which are those of the model itself
 
     def step() -> None:
         model(**batch).loss.backward()

@@ -129,6 +129,37 @@ class BenchLength(Bench):
 
 
 @dataclass(frozen=True)
+class BenchContext(Bench):
+    """Measure the memory per process of a training step on one long row, on one process and shared by several.
+
+    The memory per process of two has a goal, and "pass" or "short".
+
+    Attributes:
+        rounds: number of steps; the least memory and the median time are shown; 1 if not given.
+        processes: number of processes that share the row.
+        tokens: lengths of the row, such as 16384,65536.
+        layers: number of layers.
+        width: width of the model; heads have 64 of it.
+    """
+
+    benchmark = "context"
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+    processes: Annotated[int, Range(1, 1024)] = 2
+    tokens: str = "16384,32768,65536"
+    layers: Annotated[int, Range(1, 1024)] = 4
+    width: Annotated[int, Range(16, 65536)] = 256
+
+    def options(self) -> dict[str, Any]:
+        lengths = [int(word) if word.isdecimal() else 0 for word in words(self.tokens)]
+        require(
+            bool(lengths) and all(n >= self.processes for n in lengths),
+            f"--tokens must be lengths of at least one token per process, such as 16384,65536; got {self.tokens!r}.",
+        )
+        sizes = {"processes": self.processes, "layers": self.layers, "width": self.width}
+        return super().options() | {"lengths": lengths} | sizes
+
+
+@dataclass(frozen=True)
 class BenchLoop(Bench):
     """Time the overhead of the training loop over forward, backward and step, and the cost of resuming.
 
@@ -149,16 +180,18 @@ class BenchTrain(Bench):
     Attributes:
         rounds: number of rounds; each round times everything once; 10 if not given, and 2 with --quick.
         rows: methods to time besides base, such as rope,type2; the paper's if not given.
+        compile: also time each model with torch.compile, relative to the same model without it.
     """
 
     benchmark = "train"
     needs: ClassVar[tuple[str, ...]] = ("train",)
     rows: str = ""
+    compile: bool = False
 
     def options(self) -> dict[str, Any]:
         from lrpe.lab.benchmarks.train import find_rows
 
-        return super().options() | {"rows": find_rows(words(self.rows))}
+        return super().options() | {"rows": find_rows(words(self.rows)), "compiled": self.compile}
 
 
 @dataclass(frozen=True)
@@ -186,5 +219,5 @@ class BenchCompare:
         return 0
 
 
-_KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchTrain, BenchLoop)
+_KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchContext, BenchTrain, BenchLoop)
 BENCHMARKS = {kind.benchmark: kind for kind in _KINDS} | {"compare": BenchCompare}

@@ -92,7 +92,7 @@ class Evaluate:
     json: bool = False
 
     def run(self) -> int:
-        from lrpe.lab.experiments.config_file import read_experiment
+        from lrpe.lab.experiments.experiment import read_experiment
         from lrpe.lab.experiments.run import score
         from lrpe.lab.training.processes import process_group, rank
 

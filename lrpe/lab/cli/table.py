@@ -37,7 +37,8 @@ class MakeTable:
         seeds: seeds to average over, such as 0,1,2.
         scale: paper, medium (40 minutes per cell), small (minutes), demo (a minute) or smoke (seconds).
         data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
-            that every machine has.
+            that every machine has. DATASET:PATH reads another dataset of the same kind, such as citations:PATH for
+            lra-retrieval.
         processes: number of cells to train at the same time; one per processor if 0.
         runs: folder with all runs.
         out: folder for the table; runs/tables/TABLE-SCALE if not given.
@@ -85,7 +86,7 @@ class MakeTable:
         paths(self.data)
 
     def train(self, name: str) -> int:
-        from lrpe.lab.experiments.run_many import run_experiments
+        from lrpe.lab.experiments.run import run_experiments
         from lrpe.lab.report.results import report_table
         from lrpe.lab.training.processes import process_group, rank
 

@@ -32,7 +32,8 @@ class Train:
         scale: paper, medium (40 minutes), small (minutes), demo (a minute) or smoke (seconds).
         seed: seed of weights, data and dropout.
         data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
-            that every machine has.
+            that every machine has. DATASET:PATH reads another dataset of the same kind, such as citations:PATH for
+            lra-retrieval.
         out: folder of the run; runs/COLUMN/SCALE-SETTING/METHOD-seedN if not given.
         runs: folder with all runs.
         config: YAML file of keys, such as the config.yaml of a run. They override --method, --setting, --scale and
@@ -83,7 +84,7 @@ class Train:
     def experiment(self) -> "Experiment":
         from lrpe.lab.cli.words import read_dotted
         from lrpe.lab.experiments.build import find_checkpoint
-        from lrpe.lab.experiments.config_file import merge, read_changes
+        from lrpe.lab.experiments.experiment import merge, read_changes
         from lrpe.lab.experiments.planning import plan_experiment
         from lrpe.schema import conform
 

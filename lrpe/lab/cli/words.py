@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from lrpe.errors import LrpeError, require, unknown_name
-from lrpe.lab.options import find_option_types
-from lrpe.schema import Seed, conform
+from lrpe.schema import Seed, conform, find_option_types
 
 Word = TypeVar("Word", str, Path)
 
@@ -40,16 +39,17 @@ def pairs(text: str, what: str) -> dict[str, str]:
 
 def paths(text: str) -> dict[str, str]:
     """Return the paths written as NAME=PATH,NAME=PATH; refuse a path that does not exist."""
-    from lrpe.lab.data.catalog import CATALOG
+    from lrpe.lab.data.catalog import CATALOG, split_source
     from lrpe.lab.data.dataset import HERE, HUB
     from lrpe.lab.experiments.known import COLUMNS
 
     paths_by_name = pairs(text, "--data must be NAME=PATH")
-    for name, path in paths_by_name.items():
+    for name, source in paths_by_name.items():
         if name not in COLUMNS and name not in CATALOG:
             raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
+        _, path = split_source(source)
         exists = path in (HUB, HERE) or os.path.exists(path)
-        require(exists, f"--data must name a path that exists, hub or here; got {name}={path!r}.")
+        require(exists, f"--data must name a path that exists, hub or here; got {name}={source!r}.")
     return paths_by_name
 
 
@@ -102,7 +102,7 @@ def read_dotted(keys: Mapping[str, str]) -> dict[str, Any]:
     >>> read_dotted({"training.seed": "1", "training.precision": "float32", "experiment.scored": "2"})
     {'training': {'seed': 1, 'precision': 'float32'}, 'scored': 2}
     """
-    from lrpe.lab.experiments.config_file import merge  # imported here because it imports torch
+    from lrpe.lab.experiments.experiment import merge  # imported here because it imports torch
 
     nested: dict[str, Any] = {}
     for key, text in keys.items():

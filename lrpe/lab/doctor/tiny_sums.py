@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrpe.attention.choices import Quadratic
 from lrpe.attention.functional import linear_attention
-from lrpe.attention.summation import Quadratic
 
 _Sum = tuple[Callable[[], Tensor], Callable[[], float]]
 

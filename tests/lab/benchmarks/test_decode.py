@@ -18,6 +18,10 @@ def test_every_vocabulary_has_a_line_for_the_prompt_the_tokens_and_the_cache():
     assert [row.split()[0] for row in rows] == ["prompt", "limit:", "each", "cache", "cache", "each", "cache", "8"]
     assert all(line.figure is not None and line.figure > 0 for line in result.lines)
     assert str(result.stamp["versions"]["transformers"]) in str(result)
+    speeds = {(speed.model, speed.context): speed.tokens_per_second for speed in result.speeds}
+    assert list(speeds) == [(model, n) for n in QUICK.contexts for model in ("linear", "softmax", "Llama")]
+    table = str(result).split("\n\n")[1]
+    assert f"{speeds['linear', QUICK.contexts[0]]:.3g}" in table.splitlines()[2]
 
 
 def test_the_state_of_linear_attention_does_not_grow_and_softmax_has_more():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lrpe.attention.summation import Causal
+from lrpe.attention.choices import Causal
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import block, decode, device, encoding, length, limit, peers, sides, step, timing, train, turns
 from lrpe.lab.benchmarks.memory import peak_allocated, peak_resident

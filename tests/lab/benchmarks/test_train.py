@@ -1,9 +1,10 @@
 import copy
+from functools import partial
 
 import pytest
 import torch
 
-from lrpe.attention.summation import Quadratic
+from lrpe.attention.choices import Quadratic
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import train
 from lrpe.lab.benchmarks.timing import Ratio
@@ -100,3 +101,11 @@ def test_a_step_learns_the_hidden_tokens():
     assert model(**batch).loss < before
     assert all(parameter.grad is None for parameter in model.parameters())
     assert torch.isfinite(model(**batch).loss)
+
+
+def test_a_compiled_model_is_timed_beside_itself(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))  # inductor takes a minute
+    result = measure(quick=True, rounds=1, rows=["base"], compiled=True)
+    assert [line.row for line in result.compiled] == ["steps, Base compiled ÷ Base"]
+    assert result.compiled[0].figure > 0
+    assert "Base compiled" in str(result)

@@ -14,7 +14,7 @@ from lrpe.lab.cli import main
 from lrpe.lab.cli.verbs import VERBS, Group
 from lrpe.lab.data.text.tokenizer import byte_level
 from lrpe.lab.experiments.columns import stdlib
-from lrpe.lab.experiments.config_file import to_dict
+from lrpe.lab.experiments.experiment import to_dict
 from lrpe.lab.experiments.scale import smoke
 from lrpe.models import LrpeConfig, LrpeForCausalLM
 
@@ -76,7 +76,7 @@ def nothing_is_trained_or_measured(place, monkeypatch):
     monkeypatch.setattr("lrpe.lab.experiments.run.run_in", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.experiments.run.score", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.experiments.cost.describe_plan", lambda cells, speed: "")
-    monkeypatch.setattr("lrpe.lab.experiments.run_many.run_experiments", lambda *_, **__: {})
+    monkeypatch.setattr("lrpe.lab.experiments.run.run_experiments", lambda *_, **__: {})
     monkeypatch.setattr("lrpe.lab.report.results.report_table", lambda chosen, out, command: ("", out))
     monkeypatch.setattr("lrpe.lab.report.runs.report_runs", lambda folders, out, command: out)
     monkeypatch.setattr("lrpe.lab.report.explorer.page.write_explorer", lambda out, *_: out)

@@ -6,7 +6,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.cli.words import parse_options, parse_word
-from tests.lab.test_options import load
+from tests.test_options import load
 
 
 def test_text_becomes_what_is_declared():
