@@ -24,7 +24,7 @@ from lrpe.lab.data.probes.recall import ENTRIES as RECALL_PROBES
 from lrpe.lab.data.probes.state import ENTRIES as STATE_PROBES
 from lrpe.lab.data.text.corpora import ENTRIES as CORPORA
 from lrpe.lab.data.text.hub import ENTRIES as HUB
-from lrpe.lab.options import conform_options
+from lrpe.schema import conform_options
 
 _ENTRIES: tuple[Entry, ...] = (
     *(*CORPORA, *HUB, *GLUE, *EMBEDDED_GLUE),
@@ -86,6 +86,16 @@ def find(name: str) -> Entry:
     if name not in CATALOG:
         raise unknown_name("dataset", name, CATALOG)
     return CATALOG[name]
+
+
+def split_source(source: str) -> tuple[str | None, str]:
+    """Return the dataset that a source names, if it names one, and its path.
+
+    >>> split_source("citations:papers/acl"), split_source("papers/acl"), split_source("hub")
+    (('citations', 'papers/acl'), (None, 'papers/acl'), (None, 'hub'))
+    """
+    name, colon, path = source.partition(":")
+    return (name, path) if colon and name in CATALOG else (None, source)
 
 
 def describe(entry: Entry) -> dict[str, Any]:

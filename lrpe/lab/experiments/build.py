@@ -12,7 +12,6 @@ from lrpe.lab.data.cache import hash_files
 from lrpe.lab.data.text.tokenizer import Tokenizer
 from lrpe.lab.experiments.experiment import Checkpoint, Experiment
 from lrpe.lab.experiments.methods import row
-from lrpe.lab.options import conform_options
 from lrpe.lab.tasks.image_classification import PLAIN, ImageClassification, Mixing
 from lrpe.lab.tasks.language_modelling import LanguageModelling, MaskedLanguageModelling
 from lrpe.lab.tasks.sentence_classification import SentenceClassification
@@ -22,6 +21,7 @@ from lrpe.lab.tasks.token_prediction import TokenPrediction
 from lrpe.lab.training.checkpoint import WEIGHTS, load_weights
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.saved import find_model, quietly
+from lrpe.schema import conform_options
 
 
 def build_task(experiment: Experiment) -> Task:

@@ -179,7 +179,7 @@ def _find_registered() -> list[str]:
 
 def _find_member(name: str) -> Method:
     """Return a member of the family as a row: as published in the setting ``authors``, else with its decay alone."""
-    from lrpe.attention.members import MEMBERS
+    from lrpe.attention.choices import MEMBERS
 
     if name not in MEMBERS:
         return Method(name, name, {"encoding": name}, _OUTPUT)

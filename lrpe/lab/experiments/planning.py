@@ -12,8 +12,7 @@ from typing import Any
 
 from lrpe.errors import require
 from lrpe.lab.experiments.columns import COLUMNS, find_column
-from lrpe.lab.experiments.config_file import apply_changes
-from lrpe.lab.experiments.experiment import Data, Experiment
+from lrpe.lab.experiments.experiment import Data, Experiment, apply_changes
 from lrpe.lab.experiments.known import check_method, check_row, check_setting
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.experiments.tables import PrintedColumn, Table, find_table

@@ -1,28 +1,31 @@
-"""Run one experiment in one folder: train or resume it, then score it on every split, once."""
+"""Run experiments, each once in its folder: train or resume it, then score it on every split."""
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from lrpe.atomic import atomic_folder, write_atomically
 from lrpe.encodings.angles import SCALINGS
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, StoppedError, require
 from lrpe.lab.experiments.build import build_model, build_task, lengthen, load_checkpoint_weights
-from lrpe.lab.experiments.config_file import to_dict, upgrade
-from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.experiment import Experiment, to_dict, upgrade
 from lrpe.lab.experiments.methods import find_method
-from lrpe.lab.experiments.run_plugins import keep_plugins, report_changed_plugins
+from lrpe.lab.experiments.pool import run_apart
 from lrpe.lab.tasks.task import Task, evaluate
 from lrpe.lab.training.loop import train
 from lrpe.lab.training.processes import rank, run_on_first, world_size
 from lrpe.lab.training.record import check_config
-from lrpe.lab.training.run_files import RunInfo, naming_failure
+from lrpe.lab.training.run_files import RunInfo, naming_failure, read_last_update
 from lrpe.models.saved import load_model
+from lrpe.plugins import Plugin, find_plugins
 from lrpe.serialization import read_json, to_json
 
 Results = dict[str, dict[str, float]]  # metrics by split
@@ -161,3 +164,112 @@ def read_results(folder: Path) -> Results:
         split: {name: math.nan if figure is None else figure for name, figure in metrics.items()}
         for split, metrics in written.items()
     }
+
+
+_FOLDER = "plugins"
+
+
+def keep_plugins(folder: Path, experiment: Experiment) -> None:
+    """Write the plug-ins that an experiment uses beside a new run, and check that a resumed run has the same.
+
+    Raises:
+        LrpeError: the run began with another version of a plug-in.
+    """
+    used = find_plugins(to_dict(experiment))
+    for plugin in used if (folder / "config.yaml").exists() else ():
+        copy = folder / _FOLDER / plugin.file_name
+        require(
+            _is_same(copy, plugin),
+            f"The plug-in {plugin.file!r} is not the one that {str(folder)!r} began with. To resume, pass --plugin "
+            f"{copy}; to use the new one, train in another folder: --out DIR or --runs DIR.",
+        )
+    if used and not (folder / _FOLDER).exists():
+        with naming_failure(folder), atomic_folder(folder / _FOLDER) as temporary:
+            for plugin in used:
+                (temporary / plugin.file_name).write_text(plugin.source, encoding="utf-8")
+
+
+def report_changed_plugins(folder: Path, experiment: Experiment) -> None:
+    """Print which plug-ins of a finished run have changed since, because its results are not trained again."""
+    for plugin in find_plugins(to_dict(experiment)):
+        if not _is_same(folder / _FOLDER / plugin.file_name, plugin):
+            print(f"{folder} was trained with another version of the plug-in {plugin.file}.", file=sys.stderr)
+
+
+def _is_same(copy: Path, plugin: Plugin) -> bool:
+    try:
+        return copy.is_file() and copy.read_text(encoding="utf-8") == plugin.source
+    except (OSError, UnicodeDecodeError) as error:
+        raise LrpeError(f"The plug-in {str(copy)!r} of the run cannot be read: {error}.") from error
+
+
+Failures = dict[str, str]  # reasons by experiment name
+
+
+def run_experiments(experiments: Iterable[Experiment], runs: Path, processes: int = 1, device: str = "cpu") -> Failures:
+    """Run unfinished experiments, after the ones that they start from. A failure does not stop the others."""
+    distinct = {each.name: each for each in experiments}
+    starts = {each.start.name: each.start for each in distinct.values() if each.start is not None}
+    failures = _run_unfinished(list(starts.values()), runs, processes, device)
+    left = [each for each in distinct.values() if each.name not in failures]
+    ready = [each for each in left if each.start is None or each.start.name not in failures]
+    return failures | _run_unfinished(ready, runs, processes, device)
+
+
+def _run_unfinished(experiments: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
+    waiting = [each for each in experiments if not is_finished(runs / each.name, each)]
+    if processes > 1 and len(waiting) > 1:
+        return _run_in_processes(waiting, runs, processes, device)
+    return {each.name: reason for each in waiting if (reason := attempt(each, runs, device)) is not None}
+
+
+def attempt(experiment: Experiment, runs: Path, device: str) -> str | None:
+    """Return why the experiment failed, or None. With several ranks a failure is raised, so that all of them end."""
+    try:
+        run(experiment, runs, device)
+    except StoppedError:
+        raise
+    except Exception as error:
+        if world_size() > 1:
+            raise
+        reason = str(error) if isinstance(error, LrpeError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, LrpeError):
+            traceback.print_exc()
+        print(f"{title(experiment)}: {reason}", file=sys.stderr)
+        return reason
+    return None
+
+
+def _attempt_on_one_thread(experiment: Experiment, runs: Path, device: str) -> str | None:
+    torch.set_num_threads(1)
+    return attempt(experiment, runs, device)
+
+
+def _run_in_processes(experiments: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
+    """Run several experiments at the same time with one progress bar, or a line every 30 s without a terminal."""
+    with tqdm(total=len(experiments), unit="cell", disable=not sys.stderr.isatty(), dynamic_ncols=True) as bar:
+        last = time.monotonic()
+
+        def watch(under_way: Sequence[Experiment], ended: int) -> None:
+            nonlocal last
+            bar.n, progress = ended, _progress_of(under_way, runs)
+            bar.set_postfix_str(progress)
+            if bar.disable and time.monotonic() - last > 30:
+                last = time.monotonic()
+                print(_progress_line(ended, len(experiments), progress), file=sys.stderr, flush=True)
+
+        return run_apart(_attempt_on_one_thread, experiments, runs, processes, device, watch)
+
+
+def _progress_line(done: int, total: int, others: str) -> str:
+    """Return the number of finished experiments, called cells for users, and the progress of running ones.
+
+    >>> _progress_line(0, 2, ""), _progress_line(1, 2, "stdlib, Base, seed 0: 5 updates")
+    ('0 of 2 cells are trained', '1 of 2 cells are trained; stdlib, Base, seed 0: 5 updates')
+    """
+    return "; ".join(filter(None, (f"{done} of {total} cells are trained", others)))
+
+
+def _progress_of(under_way: Sequence[Experiment], runs: Path) -> str:
+    done = [(title(experiment), read_last_update(runs / experiment.name)) for experiment in under_way]
+    return "; ".join(f"{name}: {updates} updates" for name, updates in done if updates)

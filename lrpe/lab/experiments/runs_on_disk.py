@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 
 from lrpe.errors import LrpeError
-from lrpe.lab.experiments.config_file import read_experiment
+from lrpe.lab.experiments.experiment import read_experiment
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.run import read_results
 from lrpe.lab.experiments.tables import PrintedColumn
@@ -100,30 +100,27 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(Path(each) for each, _, files in os.walk(folder) if "config.yaml" in files)
 
 
-Scores = dict[str, list[float]]  # one per seed, by row
+Scores = dict[str, dict[int, float]]  # by row and seed
 
 
 def read_scores(plan: Plan, printed: PrintedColumn, setting: str) -> Scores:
     """Return a printed column's numbers by row, one per seed that has results."""
     scores: Scores = {}
     for row, cell in plan.find_cells(printed, setting).items():
-        folders = [plan.runs / experiment.name for experiment in cell.experiments]
-        results = [read_results(folder) for folder in folders if (folder / "results.json").exists()]
-        values = [value for result in results if (value := printed.read(result, row)) is not None]
-        if values:
-            scores[row] = values
+        folders = {experiment.training.seed: plan.runs / experiment.name for experiment in cell.experiments}
+        results = {seed: read_results(path) for seed, path in folders.items() if (path / "results.json").exists()}
+        values = {seed: printed.read(result, row) for seed, result in results.items()}
+        known = {seed: value for seed, value in values.items() if value is not None}
+        if known:
+            scores[row] = known
     return scores
 
 
-def averages(columns: Sequence[Scores], rows: Sequence[str], seeds: int) -> Scores:
+def averages(columns: Sequence[Scores], rows: Sequence[str], seeds: Sequence[int]) -> Scores:
     """Return the mean over printed columns by row and seed, for the rows that have all of them."""
-    whole = [row for row in rows if all(len(scores.get(row, ())) == seeds for scores in columns)]
-    return {row: [mean(scores[row][k] for scores in columns) for k in range(seeds)] for row in whole}
+    whole = [row for row in rows if all(set(seeds) <= scores.get(row, {}).keys() for scores in columns)]
+    return {row: {seed: mean(scores[row][seed] for scores in columns) for seed in seeds} for row in whole}
 
 
 def means(scores: Scores) -> dict[str, float]:
-    return {row: mean(values) for row, values in scores.items()}
-
-
-def deviations(scores: Scores) -> dict[str, float]:
-    return {row: stdev(values) for row, values in scores.items() if len(values) > 1}
+    return {row: mean(values.values()) for row, values in scores.items()}

@@ -13,13 +13,10 @@ from torch import Tensor, nn
 
 from lrpe.errors import LrpeError, StoppedError
 from lrpe.lab.tasks.task import Batch, Loss, Task, describe_metrics, evaluate, to_device
-from lrpe.lab.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from lrpe.lab.training.checkpoint_history import CheckpointHistory
-from lrpe.lab.training.contexts import Contexts
-from lrpe.lab.training.monitors import Monitor, ProgressBar, choose_monitors
-from lrpe.lab.training.parallel import choose_parallel
+from lrpe.lab.training.checkpoint import CheckpointHistory, Progress, load_checkpoint, save_checkpoint
+from lrpe.lab.training.parallel import Contexts, choose_parallel
 from lrpe.lab.training.processes import Stop, rank, run_on_first, sum_over_processes, world_size
-from lrpe.lab.training.record import Config, Record
+from lrpe.lab.training.record import Config, Monitor, ProgressBar, Record, choose_monitors
 from lrpe.lab.training.run_files import RunInfo, read_metrics
 from lrpe.lab.training.settings import Training
 from lrpe.lab.training.steps import (

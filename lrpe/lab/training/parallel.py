@@ -1,4 +1,4 @@
-"""Ways to share a model among processes: one process, a replica per process (DDP), or a shard per process (FSDP2)."""
+"""How processes share a run: a replica or a shard of the model each, and parts of the rows of a batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -11,7 +11,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from lrpe.errors import require
+from lrpe.lab.tasks.task import Batch, Task
 from lrpe.lab.training.processes import world_size
+from lrpe.parallel import context, own_part
 
 
 class Parallel(ABC):
@@ -98,3 +101,34 @@ _PARALLEL: dict[str, type[Parallel]] = {"ddp": _Replicated, "fsdp": Sharded}
 
 def choose_parallel(name: str) -> Parallel:
     return _PARALLEL[name]() if dist.is_initialized() else _SingleProcess()
+
+
+class Contexts:
+    """The processes as a mesh of data × context: the ``size`` processes of a context share the rows of a batch.
+
+    Replicas or shards of the model are over all processes. Losses and gradients are sums over tokens, so that adding
+    them up over all processes gives those of one process, however rows and batches are cut.
+    """
+
+    def __init__(self, size: int, device: torch.device):
+        require(
+            world_size() % size == 0,
+            f"context_parallel must divide the number of processes; got context_parallel={size} and {world_size()} "
+            "processes. Start the run by torchrun with as many.",
+        )
+        self.group: Any = None
+        if size > 1:
+            mesh = init_device_mesh(device.type, (world_size() // size, size), mesh_dim_names=("data", "context"))
+            self.group = mesh.get_group("context")
+
+    def enter(self) -> AbstractContextManager:
+        """Return the context of a forward pass on parts of rows."""
+        return nullcontext() if self.group is None else context(self.group)
+
+    def cut(self, task: Task, batch: Batch) -> Batch:
+        """Return this process's part of every row of a batch."""
+        if self.group is None:
+            return batch
+        along = task.names_per_token()
+        with self.enter():
+            return {name: own_part(value) if name in along else value for name, value in batch.items()}

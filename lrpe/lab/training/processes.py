@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ def _find_lost(store: Any, number: int, count: int) -> list[int]:
     answers: Queue[list[int]] = Queue()
     threading.Thread(target=lambda: answers.put(_call_roll(store, number, count)), daemon=True).start()
     try:
-        return answers.get(timeout=2 * _ROLL_CALL + count)
+        return answers.get(timeout=_ROLL_CALL + count + 2)
     except Empty:
         return [0]
 
@@ -73,9 +74,10 @@ def is_first_to_report(text: str) -> bool:
     key = sha256(f"{os.environ.get('TORCHELASTIC_RESTART_COUNT')} {text}".encode()).hexdigest()
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
+        socket.create_connection(address, 1.0).close()  # TCPStore would try an unplugged host again and again
         store = TCPStore(*address, is_master=False, timeout=timedelta(seconds=5), wait_for_workers=False)
         return store.add(f"lrpe/said/{key}", 1) == 1
-    except RuntimeError:  # the store is gone: better to report twice than never
+    except (RuntimeError, OSError):  # the store is gone: better to report twice than never
         return True
 
 

@@ -12,8 +12,7 @@ from safetensors import SafetensorError
 from lrpe import atomic
 from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError, require
-from lrpe.lab.options import check_name
-from lrpe.schema import conform, conform_known
+from lrpe.schema import check_name, conform, conform_known
 from lrpe.serialization import parse_json, read_json
 
 

@@ -106,7 +106,8 @@ class Training:
         seed: determines the weights, the order of the data, and dropout.
         workers: how many processes load data.
         compile: whether to compile the model with torch.compile.
-        checkpointing: whether to recompute activations in the backward pass instead of keeping them.
+        checkpointing: whether to recompute activations in the backward pass instead of keeping them. What acts on every
+            token alike is then computed for some thousand tokens at a time.
         parallel: whether each process keeps the whole model (ddp) or a shard of it (fsdp).
         context_parallel: how many processes share each row of tokens, each of them a part; language modelling with
             linear attention only. It divides the number of processes.

@@ -121,6 +121,14 @@ def test_what_every_machine_has_stands_in_at_the_paper_scale_if_told_so():
     assert paper(COLUMNS["glue-cola"]()).with_data({"wikibook": "here"}).start.data.name == "stdlib"
 
 
+def test_another_dataset_of_the_same_kind_can_be_named_in_front_of_its_path():
+    pairs = small(COLUMNS["lra-retrieval"]()).with_data({"lra-retrieval": "citations:papers"}).data
+    assert (pairs.name, pairs.path, pairs.options) == ("citations", "papers", {"length": 512})
+    assert paper(COLUMNS["lra-retrieval"]()).with_data({"lra-retrieval": "stdlib-pairs:here"}).data.path is None
+    with pytest.raises(LrpeError, match=r"data of lra-retrieval must be of kind pair; got listops, .* kind sequence"):
+        small(COLUMNS["lra-retrieval"]()).with_data({"lra-retrieval": "listops:here"})
+
+
 @pytest.mark.parametrize(("column", "known"), [("imagenet", "mixup"), ("wikibook", "whole_words")])
 def test_an_option_that_the_task_does_not_have_is_named_with_those_that_it_has(column, known):
     experiment = replace(smoke(COLUMNS[column]()).with_data({}), options={"wrong": 1})

@@ -1,7 +1,7 @@
 """How long a dry run says that training would take."""
 
 from lrpe.lab.cli import main
-from lrpe.lab.experiments.columns import stdlib
+from lrpe.lab.experiments.columns import cifar10, stdlib
 from lrpe.lab.experiments.cost import Speed, estimate, measure_speed
 from lrpe.lab.experiments.scale import find_scale
 
@@ -32,3 +32,8 @@ def test_gates_convolutions_and_softmax_layers_are_counted():
     assert extras.flops - plain.flops == 3 * 2 * added * plain.tokens
     assert hybrid.parameters == plain.parameters
     assert hybrid.flops - plain.flops == 3 * 4 * 128 * (256 - 32) * plain.tokens  # every token instead of the state
+
+
+def test_every_row_of_images_can_be_estimated_without_its_weights():
+    for row in ("type2", "mixed"):
+        assert estimate(find_scale("small")(cifar10(row))).parameters > 10_000

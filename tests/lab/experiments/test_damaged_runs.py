@@ -11,12 +11,12 @@ from lrpe import LrpeError
 from lrpe.lab.cli import main
 from lrpe.lab.cli.models import read_tokenizer
 from lrpe.lab.experiments.build import find_checkpoint
-from lrpe.lab.experiments.config_file import read_experiment
+from lrpe.lab.experiments.experiment import read_experiment
 from lrpe.lab.experiments.run import is_finished
 from lrpe.lab.experiments.runs_on_disk import list_runs
 from lrpe.lab.report.explorer import learned
 from lrpe.lab.report.runs import read_run
-from lrpe.lab.training.checkpoint_history import CheckpointHistory
+from lrpe.lab.training.checkpoint import CheckpointHistory
 from lrpe.lab.training.record import Record
 from lrpe.lab.training.run_files import read_last_update
 from lrpe.models.saved import find_model, load_model

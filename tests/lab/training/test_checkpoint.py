@@ -8,8 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from lrpe import LrpeError, atomic
 from lrpe.lab.training import checkpoint
-from lrpe.lab.training.checkpoint import Progress, load_checkpoint, read_progress, save_checkpoint
-from lrpe.lab.training.checkpoint_history import CheckpointHistory
+from lrpe.lab.training.checkpoint import CheckpointHistory, Progress, load_checkpoint, read_progress, save_checkpoint
 from lrpe.lab.training.settings import Optimization
 from lrpe.models import LrpeForCausalLM
 from tests.lab.training.small_run import assert_same_run, run

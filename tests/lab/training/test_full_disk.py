@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 import lrpe.atomic
 from lrpe import LrpeError
 from lrpe.lab.training import checkpoint, run_files
-from lrpe.lab.training.checkpoint_history import CheckpointHistory
+from lrpe.lab.training.checkpoint import CheckpointHistory
 from tests.lab.training.small_run import assert_same_run, run, small_training
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from lrpe import LrpeError
-from lrpe.lab.training.checkpoint import DONE
-from lrpe.lab.training.checkpoint_history import CheckpointHistory
+from lrpe.lab.training.checkpoint import DONE, CheckpointHistory
 from lrpe.lab.training.loop import Loop, StoppedError, improves
 from lrpe.lab.training.run_files import read_metrics
 from lrpe.models import LrpeForImageClassification

@@ -8,9 +8,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lrpe import LrpeError
-from lrpe.lab.training import monitors
+from lrpe.lab.training import record
 from lrpe.lab.training.loop import Loop
-from lrpe.lab.training.monitors import ProgressBar
+from lrpe.lab.training.record import ProgressBar
 from tests.lab.training.small_run import lines, losses, run, small_training
 
 
@@ -82,13 +82,13 @@ def test_weights_and_biases_is_told_and_taken_up_again(tmp_path, wandb):
 
 
 def test_weights_and_biases_that_is_missing_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(monitors, "find_spec", lambda name: None)
+    monkeypatch.setattr(record, "find_spec", lambda name: None)
     with pytest.raises(LrpeError, match="pip install wandb"):
         run(tmp_path, small_training(wandb="encodings"))
 
 
 def test_tensorboard_that_is_missing_is_not(tmp_path, monkeypatch):
-    monkeypatch.setattr(monitors, "find_spec", lambda name: None)
+    monkeypatch.setattr(record, "find_spec", lambda name: None)
     run(tmp_path)
     assert not (tmp_path / "tensorboard").exists()
 
@@ -102,7 +102,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch):
     """A clock that goes on when it is told to."""
     now = [100.0]
-    monkeypatch.setattr(monitors.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(record.time, "monotonic", lambda: now[0])
 
     def pass_by(seconds):
         now[0] += seconds

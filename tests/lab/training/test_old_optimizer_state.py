@@ -19,7 +19,7 @@ from lrpe.lab.data.cache import hash_files
 from lrpe.lab.training import checkpoint
 from lrpe.lab.training.checkpoint import load_state
 from lrpe.lab.training.loop import Loop
-from lrpe.lab.training.old_optimizer_state import METADATA
+from lrpe.lab.training.old_checkpoints import METADATA
 from tests.lab.training.forked import finish, fork
 from tests.lab.training.small_run import assert_same_run, assert_same_to_rounding, run, small_training
 from tests.lab.training.test_checkpoint import learned

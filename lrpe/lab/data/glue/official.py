@@ -114,7 +114,7 @@ def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> D
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
-        "balance": {split: _count_labels(samples, about) for split, samples in rows.items()},
+        "balance": {split: count_labels(samples, about) for split, samples in rows.items()},
         "broken lines": counts,
         "content": hash_files(*files),
     }
@@ -123,7 +123,7 @@ def load_glue(task: str, path: Path, splits: tuple[str, ...] | None = None) -> D
     )
 
 
-def _count_labels(rows: list[Sample], about: GlueTask) -> list[int]:
+def count_labels(rows: list[Sample], about: GlueTask) -> list[int]:
     """Return the number of samples per label; the list is empty for a regression."""
     return [sum(row["label"] == label for row in rows) for label in range(len(about.labels))]
 
@@ -214,6 +214,7 @@ def _load_from_hub(task: str) -> Dataset:
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
+        "balance": {name: count_labels(split.rows, about) for name, split in splits.items()},
         "from": "nyu-mll/glue",
         "content": digest({name: split.rows for name, split in splits.items()}),
     }

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from lrpe.lab.data.dataset import Dataset, Entry, Rows, Sample
-from lrpe.lab.data.glue.official import TASKS, show
+from lrpe.lab.data.glue.official import TASKS, count_labels, show
 from lrpe.lab.data.standard_library import Docstring, fingerprint, read_docstrings
 from lrpe.schema import Seed
 
@@ -30,6 +30,7 @@ def load(task: str, seed: Seed = 0) -> Dataset:
     facts = {
         "labels": 1 if about.regression else len(about.labels),
         "metric": about.metric,
+        "balance": {split: count_labels(samples, about) for split, samples in rows.items()},
         "content": fingerprint(),
         "stands in for": f"GLUE {about.folder}",
     }

@@ -98,6 +98,9 @@ def load(path: Path, augment: bool = True) -> Dataset:
         "classes": list(LABELS),
         "image size": SIDE,
         "channels": 3,
+        "balance": {
+            name: np.bincount(part[:, 0], minlength=len(LABELS)).tolist() for name, part in read.splits.items()
+        },
         "content": read.content,
     }
     return Dataset("cifar10", {**splits}, facts, _show)

@@ -20,7 +20,13 @@ def load() -> Dataset:
         share = int(sha256(image.tobytes()).hexdigest(), 16) % 10
         pixels = (image[None] / 8 - 1).astype(np.float32)
         rows[_SPLITS.get(share, "train")].append({"pixels": pixels, "label": int(label)})
-    facts = {"labels": 10, "image size": 8, "channels": 1, "content": sha256(bunch.images.tobytes()).hexdigest()}
+    facts = {
+        "labels": 10,
+        "image size": 8,
+        "channels": 1,
+        "balance": {name: np.bincount([row["label"] for row in split]).tolist() for name, split in rows.items()},
+        "content": sha256(bunch.images.tobytes()).hexdigest(),
+    }
     return Dataset("digits", {name: Rows(split) for name, split in rows.items()}, facts, show)
 
 

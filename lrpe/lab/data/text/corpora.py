@@ -102,7 +102,7 @@ def _load_wikitext_from_hub(
 def _wikitext_entry(name: str, size: str, repository: str) -> Entry:
     return text_entry(
         name=name,
-        summary=f"Wikipedia's good and featured articles, {size}; perplexity per word.",
+        summary=f"Wikipedia's good and featured articles, {size}.",
         licence="CC BY-SA 3.0",
         source="https://huggingface.co/datasets/Salesforce/wikitext",
         layout=_WIKITEXT_LAYOUT,

@@ -6,7 +6,7 @@ import numpy as np
 
 from lrpe.errors import require
 from lrpe.lab.data.dataset import Draw, Sample
-from lrpe.lab.data.text.stream import UNSCORED, Windows
+from lrpe.lab.data.text.text_dataset import UNSCORED, Windows
 from lrpe.lab.data.text.tokenizer import Tokenizer
 
 _MASKED, _REPLACED = 0.8, 0.1  # shares of the tokens to predict; the others stay unchanged

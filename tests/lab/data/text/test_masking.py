@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lrpe import LrpeError
 from lrpe.lab.data.dataset import Draw
 from lrpe.lab.data.text.masking import make_masking
-from lrpe.lab.data.text.stream import UNSCORED
+from lrpe.lab.data.text.text_dataset import UNSCORED
 from lrpe.lab.data.text.tokenizer import byte_level, learn_bpe, learn_words
 
 BYTES = byte_level()

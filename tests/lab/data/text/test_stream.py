@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lrpe import LrpeError
 from lrpe.lab.data.dataset import Draw
-from lrpe.lab.data.text.stream import UNSCORED, Stream, Windows
+from lrpe.lab.data.text.text_dataset import UNSCORED, Stream, Windows
 
 END = 9
 

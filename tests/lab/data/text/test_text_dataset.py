@@ -12,8 +12,7 @@ from lrpe.lab.caches import cache_folder
 from lrpe.lab.data.catalog import load
 from lrpe.lab.data.text import text_dataset as module
 from lrpe.lab.data.text.sources import Document, Source
-from lrpe.lab.data.text.stream import cut
-from lrpe.lab.data.text.text_dataset import text_dataset
+from lrpe.lab.data.text.text_dataset import cut, text_dataset
 from lrpe.lab.data.text.tokenizer import byte_level, learn_bpe
 from tests.lab.data.texts import TEXTS, dataset, source
 
@@ -126,7 +125,7 @@ def test_the_pieces_of_a_text_have_its_tokens(text, size):
 
 
 def test_large_documents_keep_their_tokens_and_their_counts(monkeypatch):
-    monkeypatch.setattr("lrpe.lab.data.text.stream.cut.__defaults__", (5,))
+    monkeypatch.setattr("lrpe.lab.data.text.text_dataset.cut.__defaults__", (5,))
     pieces = dataset({"train": ["one two\nthree four\n\nfive six\n", " \n" * 9]}, "words")
     assert whole(pieces, "train") == " one two\n three four\n\n five six\n"
     assert pieces.facts["splits"]["train"] == {"documents": 1, "empty": 1, "tokens": 10, "words": 10, "bytes": 29}

@@ -8,8 +8,7 @@ from lrpe import LrpeError
 from lrpe.lab.cli.words import read_dotted
 from lrpe.lab.experiments.build import build_config
 from lrpe.lab.experiments.columns import glue, stdlib
-from lrpe.lab.experiments.config_file import apply_changes, from_dict, to_dict, upgrade
-from lrpe.lab.experiments.experiment import Experiment
+from lrpe.lab.experiments.experiment import Experiment, apply_changes, from_dict, to_dict, upgrade
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.experiments.scale import smoke
 from lrpe.lab.training.record import describe_differences
