@@ -18,7 +18,7 @@ from lrpe.registry import Registry
 
 
 class Member(NamedTuple):
-    """The feature map, normaliser and decay that an encoding was published with, or else the parts that we recommend."""
+    """The feature map, normaliser and decay that an encoding was published with, by default the recommended ones."""
 
     feature_map: str = "elu+1"
     normalizer: str = "plain"
