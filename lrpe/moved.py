@@ -71,6 +71,7 @@ MODULES = {
             "engines.native_step": "engines.native",
             "engines.fla_sum": "engines.fla",
             **dict.fromkeys(("engines.unencoded", "engines.one_token"), "description"),
+            "sums.naive": "sums.problem",
             "sums.recurrent": "engines.torch_engine",
             "sums.chunks": "sums.chunked",
             **dict.fromkeys(("sums.packed", "sums.parts"), "sums.borders"),

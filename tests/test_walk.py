@@ -15,7 +15,7 @@ from lrpe.lab.cli import main
 
 PACKAGE = Path(lrpe.__file__).parent
 BATCH, TOKEN, CELL = (PACKAGE.parent / "docs" / "walk.md").read_text(encoding="utf-8").split("\n## ")[1:]
-SPECIFICATIONS = {"theory/definition.py", "attention/sums/naive.py"}  # named on the page, but no walk passes them
+SPECIFICATIONS = {"theory/definition.py", "attention/sums/problem.py"}  # named on the page, but no walk passes them
 
 
 def trace(call: Callable[[], Any]) -> set[str]:

@@ -8,8 +8,7 @@ from lrpe.attention.decay import DecayChoice
 from lrpe.attention.engines.choice import choose_engine
 from lrpe.attention.feature_map import FeatureMap, feature_width
 from lrpe.attention.normalizer import Normalizer
-from lrpe.attention.sums.naive import naive_sums
-from lrpe.attention.sums.problem import Problem, Summation, Sums
+from lrpe.attention.sums.problem import Problem, Summation, Sums, naive_sums
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import configure_for_heads

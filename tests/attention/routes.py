@@ -10,8 +10,7 @@ from lrpe import LinearAttention
 from lrpe.attention import Normalizer
 from lrpe.attention.choices import Summation
 from lrpe.attention.normalizer import Features
-from lrpe.attention.sums.naive import pair_weights
-from lrpe.attention.sums.problem import Problem, Sums
+from lrpe.attention.sums.problem import Problem, Sums, pair_weights
 
 
 class Result(NamedTuple):

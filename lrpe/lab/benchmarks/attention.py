@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.engines.choice import status
-from lrpe.attention.sums.naive import naive_sums
-from lrpe.attention.sums.problem import Problem
+from lrpe.attention.sums.problem import Problem, naive_sums
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
 from lrpe.lab.benchmarks.device import on_cuda
 from lrpe.lab.benchmarks.limit import Shape, bidirectional_flops, causal_flops

@@ -10,8 +10,7 @@ from torch import Tensor
 import lrpe
 from lrpe.attention.description import Unencoded
 from lrpe.attention.feature_map import FEATURE_MAPS
-from lrpe.attention.sums.naive import naive_sums
-from lrpe.attention.sums.problem import FORGET, Problem, Sums
+from lrpe.attention.sums.problem import FORGET, Problem, Sums, naive_sums
 
 LENGTHS = [1, 2, 31, 32, 33, 64, 70]
 DECAYS = [None, "one", "strong", "token", "borders"]

@@ -14,8 +14,7 @@ import lrpe
 from lrpe.attention.engines import native
 from lrpe.attention.engines.native import NativeEngine, native_step
 from lrpe.attention.engines.torch_engine import TorchEngine
-from lrpe.attention.sums.naive import naive_sums
-from lrpe.attention.sums.problem import FORGET, Problem
+from lrpe.attention.sums.problem import FORGET, Problem, naive_sums
 from tests.attention.engines.problems import in_float64, problems
 
 pytestmark = pytest.mark.skipif(NativeEngine().missing() is not None, reason="the native engine is not built")

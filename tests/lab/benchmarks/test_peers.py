@@ -3,8 +3,7 @@ import sys
 import pytest
 import torch
 
-from lrpe.attention.sums.naive import naive_sums
-from lrpe.attention.sums.problem import Problem
+from lrpe.attention.sums.problem import Problem, naive_sums
 from lrpe.lab.benchmarks import peers
 from lrpe.lab.benchmarks.peers import causal_peers, softmax_causal, softmax_everywhere, softmax_written_out
 
