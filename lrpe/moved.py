@@ -67,7 +67,7 @@ MODULES = {
             "row": "inputs",
             "output_gate": "projection",
             **dict.fromkeys(("members", "summation"), "choices"),
-            "engines.native_product": "projection",
+            "engines.native_product": "engines.library",
             "engines.native_step": "engines.native",
             "engines.fla_sum": "engines.fla",
             **dict.fromkeys(("engines.unencoded", "engines.one_token"), "description"),

@@ -45,7 +45,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("projection", "convolution", "choices", "layer", "linear", "softmax", "functional"),
     ),
     "lrpe.attention.sums": ("problem", "chunked", "causal", "bidirectional", "borders"),
-    "lrpe.attention.engines": ("torch_engine", "library", "native_turn", "native_sum", "native", "fla", "choice"),
+    "lrpe.attention.engines": ("torch_engine", "library", "native_sum", "native", "fla", "choice"),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "chunks", "block", "cache"),
         *("inputs", "weights", "trunk"),

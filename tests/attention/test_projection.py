@@ -8,7 +8,8 @@ from torch.testing import assert_close
 
 import lrpe
 from lrpe.attention import projection
-from lrpe.attention.projection import Projection, can_multiply
+from lrpe.attention.engines.library import can_multiply
+from lrpe.attention.projection import Projection
 
 needs_native = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
 

@@ -1,13 +1,16 @@
-"""The compiled library of the native engine: its numbers and structures, and the file for this processor."""
+"""The compiled library of the native engine: its structures, the file for this processor, and its shorter functions."""
 
 import ctypes
 import functools
+from collections.abc import Callable
 from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
+from lrpe.autograd import only_torch_operations
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.unitary import Unitary
@@ -17,6 +20,9 @@ from lrpe.native.build import library_path, processor
 LAMBDA = {Orthogonal: 1, Unitary: 2, Permutation: 3}  # enum Lambda
 DELTA = {None: 0, "plain": 1, "encoded": 2, "given": 3}  # enum Delta
 MOST_REFLECTIONS = 8  # MOST of features.h
+PAD = 16  # PAD of vectors.h
+_MOST_ROWS = 8  # with more, torch's product is as fast: it reads the weights once for all of them
+_MOST_THREADS = 2  # a product is too short to start threads for it; torch, whose threads wait, is faster with more
 
 
 class StridedTensor(Structure):
@@ -148,3 +154,70 @@ def call(name: str, structure: Structure) -> None:
     assert isinstance(library, ctypes.CDLL)
     if getattr(library, name)(ctypes.byref(structure)) != 0:
         raise LrpeError("The native engine ran out of memory. Pass a smaller batch, or use lrpe.engines.use('torch').")
+
+
+def make_turns(phase: Tensor, alpha: Tensor, dim: int) -> Tensor:
+    """Return cos and sin of p α by turns, without a gradient, and 1 and 0 for features that stay.
+
+    Args:
+        phase: p in float64, (batch or 1, heads or 1, n, 1 or pairs).
+        alpha: α in float64, (1 or heads, 1, pairs), contiguous.
+        dim: the number of features.
+
+    Returns:
+        The table in float32, of the joint shape of p and α with rows of ``dim`` numbers, padded to whole vectors.
+    """
+    batch, heads, n = phase.shape[0], max(phase.shape[1], alpha.shape[0]), phase.shape[2]
+    width = dim + -dim % PAD
+    table = phase.new_empty(batch, heads, n, width, dtype=torch.float32)
+    turns = NativeTurns(batch, heads, n, alpha.shape[-1], width, torch.get_num_threads(), phase.data_ptr())
+    turns.phase_batch, turns.phase_head, turns.phase_row, turns.phase_pair = strides_of(phase)
+    turns.alpha, turns.alpha_head, turns.to = alpha.data_ptr(), strides_of(alpha)[0], table.data_ptr()
+    call("lrpe_turns_forward", turns)
+    return table
+
+
+def strides_of(x: Tensor) -> list[int]:
+    """Return the strides of x, 0 for an axis of size 1, so that it repeats."""
+    return [0 if size == 1 else stride for size, stride in zip(x.shape, x.stride(), strict=True)]
+
+
+@functools.cache
+def _load_product() -> Callable[..., int] | None:
+    """Return the kernel, or None if there is no library for this machine."""
+    library = load_library()
+    if not isinstance(library, ctypes.CDLL):
+        return None
+    library.lrpe_product.argtypes = [c_void_p] * 4 + [c_int64] * 4
+    return library.lrpe_product
+
+
+def can_multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether the kernel can compute x Wᵀ + b, without a gradient: a few rows of float32 on a CPU."""
+    if torch.compiler.is_compiling():  # first: what follows would break the graph, or tie it to the number of rows
+        return False
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        return False
+    width = weight.shape[-1]
+    if not (type(x) is Tensor and type(weight) is Parameter and 0 < x.numel() <= _MOST_ROWS * width):
+        return False
+    if not (x.dtype is weight.dtype is torch.float32 and x.is_cpu and weight.is_cpu and x.shape[-1] == width):
+        return False
+    fits = bias is None or (type(bias) is Parameter and bias.dtype is torch.float32 and bias.is_cpu)
+    if not fits or torch.is_autocast_enabled("cpu") or torch.get_num_threads() > _MOST_THREADS:
+        return False
+    return not only_torch_operations() and _load_product() is not None
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return x Wᵀ + b; (..., width) -> (..., outputs). A row's result does not depend on the other rows of the call."""
+    kernel = _load_product()
+    assert kernel is not None
+    x, weight = x.contiguous(), weight.contiguous()
+    outputs, width = weight.shape
+    y = x.new_empty(*x.shape[:-1], outputs)
+    bias = None if bias is None else bias.contiguous()
+    pointers = x.data_ptr(), weight.data_ptr(), None if bias is None else bias.data_ptr(), y.data_ptr()
+    if kernel(*pointers, x.numel() // width, width, outputs, torch.get_num_threads()) != 0:
+        raise LrpeError("The native engine ran out of memory. Use lrpe.engines.use('torch').")
+    return y

@@ -8,15 +8,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lrpe.attention.description import Unencoded
-from lrpe.attention.engines.library import DELTA, LAMBDA, NativeProblem, StridedTensor, call
-from lrpe.attention.engines.native_turn import make_turns, strides_of
+from lrpe.attention.engines.library import (
+    DELTA,
+    LAMBDA,
+    PAD,
+    NativeProblem,
+    StridedTensor,
+    call,
+    make_turns,
+    strides_of,
+)
 from lrpe.attention.engines.torch_engine import sums_by_torch
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import Differentiable, one_at_a_time
 from lrpe.precision import in_float64
 
 _TENSORS = ("q", "k", "v", "delta_q", "delta_k", "log_decay", "S", "z", "V", "U", "phase", "alpha", "turn", "mask")
-_PAD = 16  # PAD of vectors.h
 _ROWS = ("out", "total", "g", "g_total", "dq", "dk", "dv", "ddelta_q", "ddelta_k")  # fields that have strides
 
 
@@ -147,7 +154,7 @@ class _Inputs(dict[str, Tensor]):
                 setattr(native, name, self._keep(self[name].contiguous()).data_ptr())
         for name in ("V", "U"):
             if name in self:
-                padded = F.pad(self[name], (0, -q.shape[3] % _PAD)).contiguous()
+                padded = F.pad(self[name], (0, -q.shape[3] % PAD)).contiguous()
                 setattr(native, name, self._keep(padded).data_ptr())
         for name, tensor in others.items():
             if tensor is not None:
@@ -262,7 +269,7 @@ def _gradients(form: _Form, tensors: Sequence[Tensor], kept: dict[str, Tensor], 
 
 def _per_thread_zeros(x: Tensor, threads: int, padded: bool) -> Tensor:
     """Return zeros of x's shape for each thread to add to, as threads share the tensors of the encoding."""
-    width = x.shape[-1] + (-x.shape[-1] % _PAD if padded else 0)
+    width = x.shape[-1] + (-x.shape[-1] % PAD if padded else 0)
     return x.new_zeros(threads, *x.shape[:-1], width)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import lrpe
-from lrpe.attention.engines.native_turn import make_turns
+from lrpe.attention.engines.library import make_turns
 
 pytestmark = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
 PAIRS, N = 9, 21
