@@ -65,7 +65,7 @@ MODULES = {
         for old, new in {
             "halo": "convolution",
             "row": "inputs",
-            "output_gate": "projection",
+            **dict.fromkeys(("projection", "output_gate"), "layer"),
             **dict.fromkeys(("members", "summation"), "choices"),
             "engines.native_product": "engines.library",
             "engines.native_step": "engines.native",

@@ -42,7 +42,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.attention": (
         *("inputs", "state", "tokens", "feature_map", "normalizer", "sums", "decay", "steps", "description", "engines"),
-        *("projection", "convolution", "choices", "layer", "linear", "softmax", "functional"),
+        *("convolution", "choices", "layer", "linear", "softmax", "functional"),
     ),
     "lrpe.attention.sums": ("problem", "chunked", "causal", "bidirectional", "borders"),
     "lrpe.attention.engines": ("torch_engine", "library", "native_sum", "native", "fla", "choice"),

@@ -13,9 +13,9 @@ from lrpe.attention.decay import (
     tnl_decay,
 )
 from lrpe.attention.functional import linear_attention
+from lrpe.attention.layer import OutputGate
 from lrpe.attention.linear import LinearAttention
 from lrpe.attention.normalizer import ClampedDelta, EncodedDelta, Normalizer, OutputNorm, PlainDelta
-from lrpe.attention.projection import OutputGate
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValueState
 from lrpe.attention.steps import SharedSteps, Steps

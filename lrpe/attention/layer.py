@@ -1,9 +1,11 @@
-"""The parts shared by attention layers: sizes, projections, padding, and the choice of an encoding."""
+"""The base of attention layers, and its parts: the sizes of heads, the projections and the output gate."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrpe.arguments import check_count, check_rate, check_real, check_tensor
@@ -11,12 +13,13 @@ from lrpe.attention.choices import Summation
 from lrpe.attention.convolution import ShortConvolution, choose_convolution
 from lrpe.attention.decay import Decay, DecayChoice, StepDecay, choose_decay
 from lrpe.attention.description import Order, State
+from lrpe.attention.engines.choice import allows
+from lrpe.attention.engines.library import can_multiply, multiply
 from lrpe.attention.inputs import Given, read_step_mask
-from lrpe.attention.projection import OutputGate, Projection, choose_output_gate
 from lrpe.attention.steps import SharedSteps, Steps, choose_steps
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens, zero_both_paddings
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.errors import require
+from lrpe.errors import require, unknown_name
 
 
 class Heads(NamedTuple):
@@ -46,6 +49,42 @@ class Heads(NamedTuple):
         check_count("head_dim", head_dim)
         check_count("value_dim", value_dim)
         return cls(width, heads, key_heads, head_dim, value_dim)
+
+
+class Projection(nn.Linear):
+    """y = W x + b. A decoded token is one row, and its time that of reading W: the native kernel reads it in order."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight, bias = self.weight, self.bias
+        if can_multiply(input, weight, bias) and allows("native"):
+            return multiply(input, weight, bias)
+        return F.linear(input, weight, bias)
+
+
+OUTPUT_GATES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "silu": F.silu}
+
+
+class OutputGate(nn.Module):
+    """o_t ⊙ act(W x_t), on the joined heads before the output projection; act is σ or silu."""
+
+    def __init__(self, width: int, joined: int, activation: str, bias: bool):
+        super().__init__()
+        if not isinstance(activation, str) or activation not in OUTPUT_GATES:
+            raise unknown_name("output_gate", activation, [*OUTPUT_GATES, "None"])
+        self.activation = activation
+        self.proj = Projection(width, joined, bias=bias)
+
+    def forward(self, heads: Tensor, x: Tensor) -> Tensor:
+        """Gate the joined heads (batch, n, joined) by the tokens x (batch, n, width)."""
+        return heads * OUTPUT_GATES[self.activation](self.proj(x))
+
+    def extra_repr(self) -> str:
+        return self.activation
+
+
+def choose_output_gate(choice: Any, width: int, joined: int, bias: bool) -> OutputGate | None:
+    """Return the output gate of a layer by name, or None."""
+    return None if choice is None else OutputGate(width, joined, choice, bias)
 
 
 class AttentionLayer(nn.Module, ABC, Generic[State]):

@@ -7,8 +7,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lrpe.attention.decay import choose_decay
 from lrpe.attention.feature_map import choose_feature_map
+from lrpe.attention.layer import Projection
 from lrpe.attention.linear import LinearAttention
-from lrpe.attention.projection import Projection
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValues
 from lrpe.attention.steps import choose_steps

@@ -9,7 +9,7 @@ from transformers.generation.configuration_utils import GenerationMode
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from lrpe.attention.projection import Projection
+from lrpe.attention.layer import Projection
 from lrpe.errors import LrpeError, require
 from lrpe.models.block import NORMS
 from lrpe.models.cache import LrpeCache

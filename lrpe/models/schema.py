@@ -15,8 +15,8 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from lrpe.attention.convolution import CONVOLUTION_ACTIVATIONS
 from lrpe.attention.decay import DECAYS
 from lrpe.attention.feature_map import FEATURE_MAPS
+from lrpe.attention.layer import OUTPUT_GATES
 from lrpe.attention.normalizer import NORMALIZERS
-from lrpe.attention.projection import OUTPUT_GATES
 from lrpe.errors import LrpeError, require, unknown_name
 
 _LARGEST = 2**31 - 1  # largest size

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import lrpe
-from lrpe.attention import projection
+from lrpe.attention import layer as attention_layer
 from lrpe.attention.engines.library import can_multiply
-from lrpe.attention.projection import Projection
+from lrpe.attention.layer import Projection
 
 needs_native = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
 
@@ -34,7 +34,7 @@ def test_a_few_rows_are_multiplied_as_by_torch_and_each_row_alone_gives_the_same
 
 @needs_native
 def test_the_kernel_leaves_to_torch_what_it_cannot_compute(monkeypatch):
-    monkeypatch.setattr(projection, "multiply", lambda *_: pytest.fail("by the kernel"))
+    monkeypatch.setattr(attention_layer, "multiply", lambda *_: pytest.fail("by the kernel"))
     layer, x = Projection(4, 3), torch.ones(1, 4)
     assert layer(x).requires_grad
     with torch.no_grad():
