@@ -51,6 +51,11 @@ def under_vmap(tensor: Tensor) -> bool:
     return False
 
 
+def has_values(tensor: Tensor) -> bool:
+    """Return whether a check may read the values: not while compiling, on the meta device or under vmap."""
+    return not torch.compiler.is_compiling() and tensor.device.type != "meta" and not under_vmap(tensor)
+
+
 def needs_gradient(*inputs: Any) -> bool:
     """Return whether a result of these inputs needs a gradient."""
     return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)

@@ -1,9 +1,17 @@
-"""LrpeError, the one exception that users catch; StoppedError, for a run that was asked to stop."""
+"""LrpeError, the one exception that users catch, and checks of arguments that raise it.
+
+Importing torch takes seconds, and the command line refuses a typo without it, so torch is imported only where a size or
+a tensor is checked.
+"""
 
 import difflib
 import sys
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _MODELS = ("transformers", "safetensors")
 _DATA = ("numpy", "scipy", "sklearn", "tokenizers", "filelock", "tqdm", "PIL")
@@ -15,6 +23,7 @@ _NEEDED = {  # required modules, by the extra of pyproject.toml that installs th
     "hub": ("datasets",),
     "report": ("vl_convert",),
 }
+_LARGEST = 2**31 - 1  # a size beyond int32 is a mistake, not a tensor
 
 
 class LrpeError(ValueError):
@@ -77,3 +86,55 @@ def require(holds: bool, message: str | Callable[[], str]) -> None:
     """
     if not holds:
         raise LrpeError(message if isinstance(message, str) else message())
+
+
+def check_count(name: str, value: Any, least: int = 1, most: int = _LARGEST) -> None:
+    """Raise unless the value is an integer, or a compiler's symbolic integer, within these bounds."""
+    import torch
+
+    whole = isinstance(value, int | torch.SymInt) and not isinstance(value, bool)
+    require(
+        whole and least <= value <= most,
+        lambda: f"{name} must be a whole number from {least} to {most:,}; got {name}={show(value)}.",
+    )
+
+
+def check_rate(name: str, value: Any) -> None:
+    """Raise unless the value is a rate 0 ≤ p < 1, such as dropout's."""
+    require(
+        is_number(value) and 0 <= value < 1,
+        lambda: f"{name} must be a rate p with 0 ≤ p < 1; got {name}={show(value)}.",
+    )
+
+
+def check_tensor(name: str, value: Any, like: "Tensor | None" = None) -> None:
+    """Raise unless the value is a dense tensor, on the device of ``like`` if given."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise LrpeError(f"{name} must be a tensor; got {type(value).__name__}.")
+    dense = value.layout == torch.strided and not (value.is_quantized or value.is_nested)
+    require(dense, lambda: f"{name} must be a dense tensor; got {_kind(value)}.")
+    if like is not None:
+        same = value.device == like.device
+        require(same, lambda: f"{name} must be on the device of x, {like.device}; got {value.device}.")
+
+
+def check_real(name: str, value: Any, like: "Tensor | None" = None) -> None:
+    """Raise unless the value is a tensor of real floating-point numbers."""
+    check_tensor(name, value, like)
+    require(value.is_floating_point(), lambda: f"{name} must hold real floating-point numbers; got {value.dtype}.")
+
+
+def is_number(value: Any) -> bool:
+    """Return whether the value is a real number, NaN and infinities included; a bool is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_integral(tensor: "Tensor") -> bool:
+    """Return whether the tensor holds integers or booleans."""
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _kind(tensor: "Tensor") -> str:
+    return "a nested tensor" if tensor.is_nested else f"{tensor.dtype} in the layout {tensor.layout}"

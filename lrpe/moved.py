@@ -21,6 +21,7 @@ MODULES = {
         )
     },
     **dict.fromkeys(("lrpe.names", "lrpe.options", "lrpe.lab.options"), "lrpe.schema"),
+    "lrpe.arguments": "lrpe.errors",
     "lrpe.orphans": "lrpe.lab.data.jobs",
     **{
         f"{package}.{old}": f"lrpe.lab.{new}"

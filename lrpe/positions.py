@@ -7,8 +7,7 @@ Only real tokens are counted, from 0 in each packed sequence. Positions alone do
 import torch
 from torch import Tensor
 
-from lrpe.arguments import check_count, check_tensor, is_integral
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_count, check_tensor, is_integral, require
 
 
 def sequence(length: int, offset: int = 0, device: torch.device | str | None = None) -> Tensor:

@@ -12,7 +12,7 @@ import pytest
 # that is not listed may import each other, but not in a circle.
 ORDER: dict[str, tuple[str, ...]] = {
     "lrpe": (
-        *("moved", "errors", "autograd", "arguments", "positions", "precision", "parallel", "schema"),
+        *("moved", "errors", "autograd", "positions", "precision", "parallel", "schema"),
         *(
             "serialization",
             "atomic",
@@ -122,7 +122,6 @@ ORDER: dict[str, tuple[str, ...]] = {
 CORE = (
     "moved",
     "errors",
-    "arguments",
     "positions",
     "precision",
     "autograd",

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lrpe.arguments import check_count
 from lrpe.attention.decay import DecayChoice
 from lrpe.attention.engines.choice import choose_engine
 from lrpe.attention.feature_map import FeatureMap, feature_width
@@ -12,7 +11,7 @@ from lrpe.attention.sums.problem import Problem, Summation, Sums, naive_sums
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import configure_for_heads
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, check_count, require, unknown_name
 from lrpe.registry import Registry
 
 

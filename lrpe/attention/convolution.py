@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lrpe.arguments import check_count, check_real
 from lrpe.attention.tokens import Tokens
-from lrpe.errors import require, unknown_name
+from lrpe.errors import check_count, check_real, require, unknown_name
 from lrpe.precision import compute_dtype, without_autocast
 
 CONVOLUTION_ACTIVATIONS: dict[str | None, Callable[[Tensor], Tensor]] = {None: lambda x: x, "silu": F.silu}

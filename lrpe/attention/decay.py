@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.arguments import check_count, check_tensor, has_values
 from lrpe.attention.sums.problem import FORGET
 from lrpe.attention.tokens import Tokens
+from lrpe.autograd import has_values
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, check_count, check_tensor, require, unknown_name
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
 
 

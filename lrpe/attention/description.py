@@ -9,7 +9,6 @@ from typing import Any, Generic, Literal, NamedTuple, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-from lrpe.arguments import check_real
 from lrpe.attention.decay import decay_between
 from lrpe.attention.feature_map import FeatureMap
 from lrpe.attention.normalizer import EncodedDelta, Normalizer, OutputNorm, PlainDelta
@@ -24,7 +23,7 @@ from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.phase import turns
 from lrpe.encodings.unitary import Unitary
-from lrpe.errors import require
+from lrpe.errors import check_real, require
 from lrpe.positions import batched
 from lrpe.precision import compute_dtype, in_float64, without_autocast
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lrpe.arguments import check_real
 from lrpe.attention.choices import (
     RECOMMENDED_ENCODING,
     Summation,
@@ -27,7 +26,7 @@ from lrpe.attention.steps import read_steps
 from lrpe.attention.tokens import read_sides, zero_padding
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, check_real, require, unknown_name
 from lrpe.precision import in_float64
 
 _LAYOUTS = ("bhnd", "bnhd")

@@ -6,8 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from lrpe.arguments import check_tensor, is_integral
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_tensor, is_integral, require
 from lrpe.parallel import Part
 from lrpe.positions import batched, packed
 

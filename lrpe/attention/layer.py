@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lrpe.arguments import check_count, check_rate, check_real, check_tensor
 from lrpe.attention.choices import Summation
 from lrpe.attention.convolution import ShortConvolution, choose_convolution
 from lrpe.attention.decay import Decay, DecayChoice, StepDecay, choose_decay
@@ -19,7 +18,7 @@ from lrpe.attention.inputs import Given, read_step_mask
 from lrpe.attention.steps import SharedSteps, Steps, choose_steps
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens, zero_both_paddings
 from lrpe.encodings.encoding import PositionalEncoding
-from lrpe.errors import require, unknown_name
+from lrpe.errors import check_count, check_rate, check_real, check_tensor, require, unknown_name
 
 
 class Heads(NamedTuple):

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.arguments import check_count
 from lrpe.attention.choices import (
     RECOMMENDED_ENCODING,
     Bidirectional,
@@ -42,7 +41,7 @@ from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.stochastic import StochasticEncoding
-from lrpe.errors import require
+from lrpe.errors import check_count, require
 from lrpe.parallel import Part
 from lrpe.precision import compute_dtype
 

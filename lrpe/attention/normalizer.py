@@ -8,9 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from lrpe.arguments import check_count, is_number
 from lrpe.autograd import Differentiable
-from lrpe.errors import LrpeError, require, unknown_name
+from lrpe.errors import LrpeError, check_count, is_number, require, unknown_name
 
 
 class Features:

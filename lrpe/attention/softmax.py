@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.arguments import check_count, check_rate, is_number
 from lrpe.attention.choices import RECOMMENDED_ENCODING, EncodingChoice, Summation, choose_encoding, choose_summation
 from lrpe.attention.decay import DecayChoice
 from lrpe.attention.description import Order, check_cross_attention, last_phase, make_tables, phases_of
@@ -16,7 +15,7 @@ from lrpe.attention.layer import AttentionLayer, Heads
 from lrpe.attention.state import KeyValues, KeyValueState, ReservedState, check_key_values, check_state_decay
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.encodings.stochastic import StochasticEncoding
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_count, check_rate, is_number, require
 from lrpe.precision import compute_dtype, in_float64
 from lrpe.theory.canonical import CanonicalForm
 from lrpe.theory.instances import FamilyForm

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.arguments import check_real, check_tensor
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_real, check_tensor, require
 
 
 class DecodingState(NamedTuple):

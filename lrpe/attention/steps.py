@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.arguments import check_count, check_tensor
 from lrpe.attention.decay import spread_decay
 from lrpe.encodings.encoding import STEP_RULES, PositionalEncoding
-from lrpe.errors import require
+from lrpe.errors import check_count, check_tensor, require
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
 
 _LEAST_BIAS = -40.0  # of Δ = softplus(b), for a decay that float64 rounds to 1

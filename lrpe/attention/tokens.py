@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lrpe.arguments import check_tensor, has_values
 from lrpe.attention.inputs import (
     Given,
     begins,
@@ -17,7 +16,8 @@ from lrpe.attention.inputs import (
     read_sequences,
 )
 from lrpe.attention.state import AnyState
-from lrpe.errors import require
+from lrpe.autograd import has_values
+from lrpe.errors import check_tensor, require
 from lrpe.parallel import Part, active_group, refuse
 from lrpe.positions import padded
 

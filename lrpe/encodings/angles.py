@@ -9,8 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from lrpe.arguments import check_real
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_real, require
 from lrpe.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 
 

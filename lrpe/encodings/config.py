@@ -9,7 +9,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lrpe.arguments import is_number
 from lrpe.encodings.angles import (
     SCALINGS,
     Angles,
@@ -35,7 +34,7 @@ from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.encodings.unitary import Unitary
-from lrpe.errors import PLUGIN_HINT, LrpeError, require, show, unknown_name
+from lrpe.errors import PLUGIN_HINT, LrpeError, is_number, require, show, unknown_name
 from lrpe.precision import next_seed, normal
 from lrpe.registry import Registry
 

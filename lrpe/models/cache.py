@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from lrpe.arguments import check_count
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_count, require
 from lrpe.models.block import Block, State
 
 

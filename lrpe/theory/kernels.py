@@ -5,8 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lrpe.arguments import is_number
-from lrpe.errors import require
+from lrpe.errors import is_number, require
 from lrpe.theory.instances import T5Buckets
 
 Kernel = Callable[[Tensor], Tensor]

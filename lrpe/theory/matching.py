@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lrpe.arguments import check_count
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, check_count, require
 
 _FINENESS = 8  # frequencies per distance in the grid of the spectrum
 _LONGEST = 4096  # distances: the eigenvalues of a length × length matrix are computed
