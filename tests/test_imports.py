@@ -47,7 +47,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "lrpe.attention.sums": ("problem", "chunked", "causal", "bidirectional", "borders"),
     "lrpe.attention.engines": ("torch_engine", "library", "native_sum", "native", "fla", "choice"),
     "lrpe.models": (
-        *("_needs", "schema", "layer_choices", "configuration", "architectures", "chunks", "block", "cache"),
+        *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
         *("inputs", "weights", "trunk"),
         *("language_models", "classification", "saved", "remote_code", "export"),
     ),

@@ -11,9 +11,8 @@ from transformers.utils.generic import can_return_tuple
 
 from lrpe.attention.layer import Projection
 from lrpe.errors import LrpeError, require
-from lrpe.models.block import NORMS
+from lrpe.models.block import NORMS, token_losses
 from lrpe.models.cache import LrpeCache
-from lrpe.models.chunks import token_losses
 from lrpe.models.configuration import LrpeConfig
 from lrpe.models.inputs import check_labels
 from lrpe.models.trunk import LrpeModel, LrpePreTrainedModel

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from lrpe import LrpeError
-from lrpe.models import LrpeForCausalLM, LrpeForMaskedLM, chunks
+from lrpe.models import LrpeForCausalLM, LrpeForMaskedLM, block
 from tests.models.tiny import draw_ids, tiny
 
 BATCH, N, VOCABULARY = 2, 19, 60
@@ -46,7 +46,7 @@ def losses_and_gradients(model, checkpointing, **given):
 def test_chunks_and_checkpointing_change_no_loss_and_no_gradient(monkeypatch, kind, changes):
     model, given = tiny(kind, vocab_size=VOCABULARY, **changes), inputs()
     whole = losses_and_gradients(model, False, **given)
-    monkeypatch.setattr(chunks, "TOKENS", 10)  # 5 of each row, and 4 at last
+    monkeypatch.setattr(block, "CHUNK_TOKENS", 10)  # 5 of each row, and 4 at last
     for checkpointing in (False, True):
         losses, gradients = losses_and_gradients(model, checkpointing, **given)
         assert_close(losses, whole[0])
@@ -69,7 +69,7 @@ def test_losses_per_token_are_the_cross_entropy_of_the_logits(kind):
 
 def test_no_tensor_has_the_inner_width_or_the_vocabulary_for_every_token(monkeypatch):
     model, given = tiny(LrpeForCausalLM, vocab_size=200, intermediate_size=200), inputs()
-    monkeypatch.setattr(chunks, "TOKENS", 10)
+    monkeypatch.setattr(block, "CHUNK_TOKENS", 10)
     with Greatest() as seen:
         losses_and_gradients(model, True, **given)
     assert seen.elements < BATCH * N * 200
