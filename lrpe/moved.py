@@ -22,6 +22,7 @@ MODULES = {
     },
     **dict.fromkeys(("lrpe.names", "lrpe.options", "lrpe.lab.options"), "lrpe.schema"),
     "lrpe.arguments": "lrpe.errors",
+    "lrpe.lab.engine_used": "lrpe.attention.engines.choice",
     "lrpe.orphans": "lrpe.lab.data.jobs",
     **{
         f"{package}.{old}": f"lrpe.lab.{new}"

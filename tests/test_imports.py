@@ -53,7 +53,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.adapt": ("_needs", "derived", "projections", "rotary", "attention", "saving", "replace", "export"),
     "lrpe.lab": (
-        *("stamp", "aligned", "caches", "engine_used"),
+        *("stamp", "aligned", "caches"),
         *("doctor", "data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (

@@ -1,8 +1,8 @@
 """Which engine computes a sum: the first that does not decline, or the one that ``use`` asks for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import NamedTuple, Protocol
 
 import torch
@@ -92,3 +92,17 @@ def last() -> Ran | None:
 def status() -> dict[str, str]:
     """Return every engine by name with "ready", or why it is not here."""
     return {name: engine.missing() or "ready" for name, engine in _ENGINES.items()}
+
+
+def engine_used(run: Callable[[], object]) -> Ran:
+    """Run a call and return the engine of its last sum, and why faster ones declined it.
+
+    A sum that no engine was asked for, because it has a shorter form in torch's operations, is torch's.
+    """
+
+    def traced() -> Ran | None:
+        run()
+        return last()
+
+    # An empty context knows no earlier sum. A call that forces an engine has to do it inside ``run``.
+    return Context().run(traced) or Ran("torch", {})

@@ -9,7 +9,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from lrpe.attention.engines.choice import status
+from lrpe.attention.engines.choice import engine_used, status
 from lrpe.attention.sums.problem import Problem, naive_sums
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
 from lrpe.lab.benchmarks.device import on_cuda
@@ -24,7 +24,6 @@ from lrpe.lab.benchmarks.stages import LIMIT, SideTime, Stage, describe_shape, r
 from lrpe.lab.benchmarks.step import check_steps, measure_steps
 from lrpe.lab.benchmarks.timing import warn_if_busy
 from lrpe.lab.benchmarks.turns import take_turns
-from lrpe.lab.engine_used import engine_used
 from lrpe.lab.stamp import stamp
 
 _TORCH = "default, torch engine"

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lrpe.attention.engines.choice import engine_used
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.limit import PRODUCT_FLOPS, Shape, matrix_product
 from lrpe.lab.benchmarks.lines import Call, Line, forward_and_backward, line_from, milliseconds
 from lrpe.lab.benchmarks.peers import Sum
 from lrpe.lab.benchmarks.sides import Side, draw
 from lrpe.lab.benchmarks.turns import Turns, take_turns
-from lrpe.lab.engine_used import engine_used
 
 LIMIT = "limit"
 _GEMM = "matrix product"

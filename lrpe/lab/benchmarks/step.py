@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrpe.attention.choices import Causal, Quadratic, Summation
 from lrpe.attention.decay import spread_decay
+from lrpe.attention.engines.choice import engine_used
 from lrpe.attention.feature_map import elu_plus_one
 from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
@@ -20,7 +21,6 @@ from lrpe.lab.benchmarks.lines import Call, Line, line_from
 from lrpe.lab.benchmarks.peers import softmax_everywhere
 from lrpe.lab.benchmarks.sides import draw
 from lrpe.lab.benchmarks.turns import take_turns
-from lrpe.lab.engine_used import engine_used
 
 
 def measure_steps(shape: Shape, contexts: Sequence[int], rounds: int) -> Iterator[Line]:

@@ -142,8 +142,8 @@ def _native(state: str) -> Finding:
 
 def _sums() -> Iterator[Finding]:
     """Compute tiny sums of each kind, compare them with the n × n specification, and say which engine computed them."""
+    from lrpe.attention.engines.choice import engine_used
     from lrpe.lab.doctor.tiny_sums import TINY_SUMS
-    from lrpe.lab.engine_used import engine_used
 
     for name, make in TINY_SUMS.items():
         try:
