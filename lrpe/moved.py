@@ -32,6 +32,7 @@ MODULES = {
             "tasks.masked_language_modelling": "tasks.language_modelling",
             "data.text.vocabularies": "data.text.tokenizer",
             "data.text.stream": "data.text.text_dataset",
+            "report.palette": "report.picture",
             **dict.fromkeys(("experiments.run_plugins", "experiments.run_many"), "experiments.run"),
             "experiments.config_file": "experiments.experiment",
             "training.contexts": "training.parallel",

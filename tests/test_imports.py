@@ -71,7 +71,6 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.report": (
         *(
-            "palette",
             "picture",
             "page",
             "paired_test",

@@ -8,8 +8,7 @@ from statistics import mean
 from typing import Any
 
 from lrpe.lab.report.page import element, picture
-from lrpe.lab.report.palette import look
-from lrpe.lab.report.picture import Spec
+from lrpe.lab.report.picture import Spec, look
 
 Points = list[tuple[int, float]]  # (update, figure)
 _FORMATS = {"accuracy": "~%", "perplexity": "~s"}  # d3 formats of the axis labels

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.atomic import write_atomically
-from lrpe.lab.report.palette import dark_rules
-from lrpe.lab.report.picture import Spec, as_svg, narrow, save_picture
+from lrpe.lab.report.picture import Spec, as_svg, dark_rules, narrow, save_picture
 
 # Characters that can end a script, open a comment in it, or (U+2028, U+2029) end a line of JavaScript. In JSON they
 # occur only inside strings, where an escape means the same character.

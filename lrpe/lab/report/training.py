@@ -11,8 +11,7 @@ from lrpe.lab.experiments.tables import title_of
 from lrpe.lab.report.curves import show_chart
 from lrpe.lab.report.page import folded, paragraph, picture, pictures
 from lrpe.lab.report.page_table import as_html
-from lrpe.lab.report.palette import ramp
-from lrpe.lab.report.picture import SOFT, Spec, file_name, powers_of_ten
+from lrpe.lab.report.picture import SOFT, Spec, file_name, powers_of_ten, ramp
 from lrpe.lab.report.table import FigureColumn
 from lrpe.models.block import Block
 from lrpe.models.saved import load_model

@@ -19,7 +19,7 @@ from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.report.explorer.dense import MOST
 from lrpe.lab.report.explorer.learned import read_run
 from lrpe.lab.report.explorer.page import SCRIPTS, explorer, page_data, write_explorer
-from lrpe.lab.report.palette import LOOKS
+from lrpe.lab.report.picture import LOOKS
 from lrpe.models import LrpeForCausalLM
 from tests.lab.report.browser import open_browser
 from tests.models.tiny import tiny

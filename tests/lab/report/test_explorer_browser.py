@@ -14,7 +14,7 @@ from lrpe.encodings.position_matrix import PositionMatrix
 from lrpe.lab.experiments.methods import METHODS
 from lrpe.lab.report.explorer.learned import read_run
 from lrpe.lab.report.explorer.page import write_explorer
-from lrpe.lab.report.palette import LOOKS
+from lrpe.lab.report.picture import LOOKS
 from lrpe.models import LrpeForCausalLM
 from lrpe.theory import gaussian
 from lrpe.theory.matching import matching

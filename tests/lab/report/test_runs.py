@@ -11,7 +11,7 @@ from lrpe.lab.experiments.experiment import to_dict
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.report.page import section, write_page
 from lrpe.lab.report.page_table import as_html
-from lrpe.lab.report.palette import LOOKS
+from lrpe.lab.report.picture import LOOKS
 from lrpe.lab.report.runs import report_runs
 from lrpe.lab.report.table import FigureColumn
 from tests.lab.report.browser import open_browser

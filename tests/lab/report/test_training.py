@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from lrpe.lab.report.curves import band, curves_spec
-from lrpe.lab.report.palette import look
-from lrpe.lab.report.picture import as_svg
+from lrpe.lab.report.picture import as_svg, look
 from lrpe.lab.report.training import angles_of, angles_spec
 from lrpe.models import LrpeForCausalLM
 from tests.models.tiny import tiny

@@ -19,7 +19,7 @@ from lrpe.lab.experiments.methods import METHODS, find_method
 from lrpe.lab.report.explorer.dense import DIMS, FORMULAS, describe_registered
 from lrpe.lab.report.explorer.wishes import match_kernels
 from lrpe.lab.report.page import code_in_script, fill, json_in_script, shared_style
-from lrpe.lab.report.palette import TYPES, look
+from lrpe.lab.report.picture import TYPES, look
 
 _SEEDS = range(8)
 _TITLES = {"identity": "= I", "householder": "Householder"}

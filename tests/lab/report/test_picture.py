@@ -5,7 +5,7 @@ import pytest
 from lrpe.encodings.config import MATRICES
 from lrpe.errors import LrpeError
 from lrpe.lab.experiments.methods import METHODS
-from lrpe.lab.report.palette import LOOKS, TYPES, look
+from lrpe.lab.report.picture import LOOKS, TYPES, look
 
 
 def test_every_method_has_a_colour_of_its_own():
