@@ -74,7 +74,6 @@ ORDER: dict[str, tuple[str, ...]] = {
             "picture",
             "page",
             "paired_test",
-            "interval",
             "table",
             "page_table",
             "heat_map",

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from lrpe.lab.report.interval import draw_interval, scale_of
-from lrpe.lab.report.page_table import as_html, show_tests
+from lrpe.lab.report.page_table import as_html, draw_interval, scale_of, show_tests
 from lrpe.lab.report.paired_test import compare_rows
 from lrpe.lab.report.table import REFERENCES, FigureColumn
 
