@@ -33,6 +33,7 @@ MODULES = {
             "data.text.vocabularies": "data.text.tokenizer",
             "data.text.stream": "data.text.text_dataset",
             "report.palette": "report.picture",
+            "report.summary": "report.notes",
             **dict.fromkeys(("experiments.run_plugins", "experiments.run_many"), "experiments.run"),
             "experiments.config_file": "experiments.experiment",
             "training.contexts": "training.parallel",

@@ -77,7 +77,6 @@ ORDER: dict[str, tuple[str, ...]] = {
             "table",
             "page_table",
             "heat_map",
-            "summary",
             "notes",
             "benchmark",
             "curves",

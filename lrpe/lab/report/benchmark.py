@@ -8,6 +8,7 @@ from lrpe.atomic import write_atomically
 from lrpe.errors import require, require_extras
 from lrpe.lab.benchmarks.lines import digits
 from lrpe.lab.experiments.paper import SPEED, read_column
+from lrpe.lab.report.notes import summarize
 from lrpe.lab.report.page import (
     beside,
     bullets,
@@ -23,7 +24,6 @@ from lrpe.lab.report.page import (
 )
 from lrpe.lab.report.page_table import as_html
 from lrpe.lab.report.picture import SOFT, Spec, as_png, as_svg, powers_of_ten, superscript
-from lrpe.lab.report.summary import summarize
 from lrpe.lab.report.table import FigureColumn, as_data, as_text, write_formats
 from lrpe.lab.stamp import describe
 from lrpe.serialization import to_json

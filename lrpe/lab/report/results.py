@@ -13,7 +13,7 @@ from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.runs_on_disk import Scores, averages, means, read_scores
 from lrpe.lab.experiments.tables import PrintedColumn, title_of
 from lrpe.lab.report.heat_map import show_heat_map
-from lrpe.lab.report.notes import data_used, notes_of
+from lrpe.lab.report.notes import data_used, notes_of, summarize
 from lrpe.lab.report.page import (
     beside,
     bullets,
@@ -27,7 +27,6 @@ from lrpe.lab.report.page import (
 )
 from lrpe.lab.report.page_table import as_html, show_tests
 from lrpe.lab.report.paired_test import compare_rows
-from lrpe.lab.report.summary import summarize
 from lrpe.lab.report.table import REFERENCES, FigureColumn, as_data, as_text, write_formats
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp

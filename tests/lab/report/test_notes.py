@@ -5,9 +5,8 @@ import math
 import pytest
 
 from lrpe.lab.experiments.planning import plan
-from lrpe.lab.report.notes import notes_of
+from lrpe.lab.report.notes import notes_of, summarize
 from lrpe.lab.report.paired_test import compare_rows
-from lrpe.lab.report.summary import summarize
 from lrpe.lab.report.table import FigureColumn
 
 TITLES = {"base": "Base", "type2": "Type 2", "recommended": "recommended", "softmax": "softmax + RoPE"}
