@@ -79,7 +79,6 @@ ORDER: dict[str, tuple[str, ...]] = {
             "heat_map",
             "notes",
             "benchmark",
-            "curves",
             "training",
             "results",
             "runs",

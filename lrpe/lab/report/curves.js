@@ -1,5 +1,5 @@
 // Curves that answer: hovering or the arrow keys name a point, the buttons of the legend hide and show rows.
-// Each figure with the attribute data-chart has its curves there as JSON, written by curves.py.
+// Each figure with the attribute data-chart has its curves there as JSON, written by training.py.
 (() => {
   const svgSpace = "http://www.w3.org/2000/svg";
   const margin = { top: 10, right: 14, bottom: 44, left: 62 };

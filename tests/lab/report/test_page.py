@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from lrpe.lab.report.curves import curves_spec
 from lrpe.lab.report.page import (
     bullets,
     code_in_script,
@@ -23,6 +22,7 @@ from lrpe.lab.report.page import (
 from lrpe.lab.report.page_table import as_html
 from lrpe.lab.report.picture import file_name
 from lrpe.lab.report.table import FigureColumn
+from lrpe.lab.report.training import curves_spec
 from tests.lab.report.browser import open_browser
 
 NASTY = "<!--<script>window.harmed = 1</ScRiPt><img src=x onerror='window.harmed = 1'>\u2028&amp;\"'`"

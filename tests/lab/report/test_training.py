@@ -3,9 +3,8 @@ import math
 import pytest
 import torch
 
-from lrpe.lab.report.curves import band, curves_spec
 from lrpe.lab.report.picture import as_svg, look
-from lrpe.lab.report.training import angles_of, angles_spec
+from lrpe.lab.report.training import angles_of, angles_spec, band, curves_spec
 from lrpe.models import LrpeForCausalLM
 from tests.models.tiny import tiny
 
