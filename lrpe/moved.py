@@ -32,6 +32,7 @@ MODULES = {
             "tasks.masked_language_modelling": "tasks.language_modelling",
             "data.text.vocabularies": "data.text.tokenizer",
             "data.text.stream": "data.text.text_dataset",
+            "cli.verbs": "cli.command_line",
             "report.palette": "report.picture",
             "report.summary": "report.notes",
             **dict.fromkeys(("experiments.run_plugins", "experiments.run_many"), "experiments.run"),

@@ -28,7 +28,7 @@ def test_every_python_block_runs(page, capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_lrpe_command_can_be_typed(page):
-    from lrpe.lab.cli.parser import parse
+    from lrpe.lab.cli.command_line import parse
     from lrpe.lab.cli.words import take_plugins
 
     lines = "\n".join(blocks(page, "sh")).replace("\\\n", " ").splitlines()

@@ -61,7 +61,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("tables", "planning", "build", "pool", "run", "baselines", "cost", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (
-        *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "doctor", "verbs", "parser"),
+        *("words", "table", "train", "runs", "models", "encodings", "data", "bench", "doctor", "parser"),
         "command_line",
     ),
     "lrpe.lab.benchmarks": (

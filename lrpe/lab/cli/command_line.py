@@ -1,16 +1,49 @@
-"""The entry point of ``lrpe``: parse the arguments, run the verb and return its exit code."""
+"""The entry point of ``lrpe``: all verbs by name, and ``main``, which runs the one that was typed.
+
+A verb imports its dependencies when it runs, so that ``lrpe --help`` does not import torch.
+"""
 
 import contextlib
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import cache
 from io import TextIOWrapper
+from typing import TYPE_CHECKING
 
 from lrpe.errors import LrpeError, StoppedError, require_extras
+from lrpe.lab.cli.bench import BENCHMARKS
+from lrpe.lab.cli.data import DataList, DataPrepare, DataShow
+from lrpe.lab.cli.doctor import Doctor
+from lrpe.lab.cli.encodings import Explore, Verify
+from lrpe.lab.cli.models import Export, Generate
+from lrpe.lab.cli.runs import Evaluate, Report, Runs
+from lrpe.lab.cli.table import MakeTable, RunDemo
+from lrpe.lab.cli.train import Train
+from lrpe.lab.cli.words import Group, Verb, take_plugins
 from lrpe.plugins import load_plugin
 
+if TYPE_CHECKING:
+    from lrpe.lab.cli.parser import Parser
+
 WRONG, _INTERRUPTED, _PIPE_CLOSED, _TERMINATED = 2, 130, 141, 143
+
+VERBS: dict[str, type[Verb] | Group] = {
+    "demo": RunDemo,
+    "table": MakeTable,
+    "train": Train,
+    "evaluate": Evaluate,
+    "generate": Generate,
+    "runs": Runs,
+    "report": Report,
+    "doctor": Doctor,
+    "verify": Verify,
+    "data": Group("List, show and prepare the datasets.", {"list": DataList, "show": DataShow, "prepare": DataPrepare}),
+    "explore": Explore,
+    "export": Export,
+    "bench": Group("Measure speed relative to a limit of the machine and to other implementations.", BENCHMARKS),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,19 +82,38 @@ def say(text: str) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Run the verb that was typed, after its plug-ins, and after checking that the extras it needs are installed."""
-    from lrpe.lab.cli.verbs import extras_for
-    from lrpe.lab.cli.words import take_plugins
-
     words, files = take_plugins(argv)
     command, extras = extras_for(words)
     require_extras(command, "cli", *extras)
-
-    from lrpe.lab.cli.parser import parse
 
     verb = parse(words)
     for file in files:
         load_plugin(file)
     return verb.run()
+
+
+def parse(words: Sequence[str]) -> Verb:
+    """Return the verb that was typed, with its options; the parser needs the extra ``cli``."""
+    from lrpe.lab.cli import parser
+
+    return parser.parse(words, *_make_parser())
+
+
+@cache
+def _make_parser() -> "tuple[Parser, dict[tuple[str, ...], type[Verb]]]":
+    from lrpe.lab.cli.parser import make_parser
+
+    return make_parser(VERBS)
+
+
+def extras_for(argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the known part of the command that was typed, and the extras that it needs besides the parser's."""
+    words = [word for word in argv if not word.startswith("-")]
+    verb = VERBS.get(words[0]) if words else None
+    if isinstance(verb, Group):
+        inner = verb.verbs.get(words[1]) if len(words) > 1 else None
+        return (f"lrpe {words[0]}", ()) if inner is None else (f"lrpe {words[0]} {words[1]}", inner.needs)
+    return ("lrpe", ()) if verb is None else (f"lrpe {words[0]}", verb.needs)
 
 
 def _in_one_line(error: LrpeError) -> str:

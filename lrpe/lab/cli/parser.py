@@ -18,7 +18,6 @@ import difflib
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NoReturn, get_args, get_type_hints
@@ -27,35 +26,35 @@ import docstring_parser
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from lrpe.errors import LrpeError
-from lrpe.lab.cli.verbs import VERBS, Group, Verb
-from lrpe.lab.cli.words import parse_word, take_dotted
+from lrpe.lab.cli.words import Group, Verb, parse_word, take_dotted
 
 _Words = tuple[str, ...]  # ("bench", "encoding")
+_Verbs = Mapping[str, type[Verb] | Group]
 
 
-def parse(argv: Sequence[str]) -> Verb:
-    """Return the verb that was typed, with its options. --help and --version end the process.
+def parse(argv: Sequence[str], parser: "Parser", verbs: Mapping[_Words, type[Verb]]) -> Verb:
+    """Return the verb that was typed, with its options; ``make_parser`` returns the parser and the verbs.
+
+    --help and --version end the process.
 
     Raises:
         LrpeError: a word is unknown, or an option does not fit the type of its field.
     """
-    parser, parsers = _make_parser()
     words, dotted = take_dotted(argv)
     chosen, command = parser.parse_args(words), ()
     while (word := chosen.get("verb")) is not None:
         chosen, command = chosen[word], (*command, word)
-    if command not in parsers:
+    if command not in verbs:
         (parser if not command else parser.below[command[0]]).print_help(sys.stderr)
         parser.exit(2)
-    return build(parsers[command], chosen.as_dict(), _for_verb(parser, parsers[command], dotted))
+    return build(verbs[command], chosen.as_dict(), _for_verb(parser, verbs[command], dotted))
 
 
-@cache
-def _make_parser() -> tuple["Parser", dict[_Words, type[Verb]]]:
+def make_parser(verbs: _Verbs) -> tuple["Parser", dict[_Words, type[Verb]]]:
     """Return the parser, and each verb's dataclass by its words."""
     parser = Parser(prog="lrpe", description="Linearized relative positional encoding.", version=_installed_version())
     _add_plugin_help(parser)
-    return parser, _add_verbs(parser, VERBS)
+    return parser, _add_verbs(parser, verbs)
 
 
 def _add_plugin_help(parser: "Parser") -> None:
@@ -126,7 +125,7 @@ class Parser(ArgumentParser):
         raise LrpeError(f"{sentence}.{hint} See {parser.prog.replace(' [options]', '')} --help.") from ex
 
 
-def _add_verbs(parser: Parser, verbs: Mapping[str, type[Verb] | Group], above: _Words = ()) -> dict[_Words, type[Verb]]:
+def _add_verbs(parser: Parser, verbs: _Verbs, above: _Words = ()) -> dict[_Words, type[Verb]]:
     """Add the verbs and their subcommands; return each verb's dataclass by its words."""
     verbs_by_words: dict[_Words, type[Verb]] = {}
     choices = parser.add_subcommands(required=False, dest="verb", metavar="VERB", title="verbs", description=None)

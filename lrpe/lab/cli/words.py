@@ -1,15 +1,37 @@
-"""Parse the words of the command line: lists, pairs, dotted keys, and values of a declared type."""
+"""The words of the command line: what a verb is, and how lists, pairs, dotted keys and typed values are written."""
 
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, Union, get_args, get_origin
 
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.schema import Seed, conform, find_option_types
 
 Word = TypeVar("Word", str, Path)
+
+
+class Verb(Protocol):
+    """A command: a dataclass whose fields are its options and whose docstring is its help.
+
+    ``needs`` lists the extras of lrpe that it requires.
+    """
+
+    needs: ClassVar[tuple[str, ...]]
+
+    def run(self) -> int:
+        """Run the command and return the exit code."""
+        ...
+
+
+@dataclass(frozen=True)
+class Group:
+    """A verb with subcommands, such as ``lrpe bench encoding``."""
+
+    summary: str
+    verbs: Mapping[str, type[Verb]]
 
 
 def words(text: str) -> list[str]:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from lrpe.lab.cli import main
+from lrpe.lab.cli.command_line import VERBS
 from lrpe.lab.cli.encodings import Verify
 from lrpe.lab.cli.parser import Parser, add_options
-from lrpe.lab.cli.verbs import VERBS, Group
+from lrpe.lab.cli.words import Group
 
 
 def test_the_version_is_the_installed_one(capsys):

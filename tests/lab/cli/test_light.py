@@ -7,7 +7,8 @@ import pytest
 
 from lrpe.errors import _NEEDED
 from lrpe.lab.cli import main
-from lrpe.lab.cli.verbs import VERBS, Group
+from lrpe.lab.cli.command_line import VERBS
+from lrpe.lab.cli.words import Group
 from lrpe.lab.experiments import known
 from lrpe.lab.experiments.columns import COLUMNS
 from lrpe.lab.experiments.tables import TABLES

@@ -11,7 +11,8 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from lrpe.lab.cli import main
-from lrpe.lab.cli.verbs import VERBS, Group
+from lrpe.lab.cli.command_line import VERBS
+from lrpe.lab.cli.words import Group
 from lrpe.lab.data.text.tokenizer import byte_level
 from lrpe.lab.experiments.columns import stdlib
 from lrpe.lab.experiments.experiment import to_dict

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lrpe.lab.cli import main
-from lrpe.lab.cli.verbs import VERBS
+from lrpe.lab.cli.command_line import VERBS
 from lrpe.lab.data.cache import hash_files
 
 pytestmark = pytest.mark.slow
