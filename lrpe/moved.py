@@ -36,6 +36,7 @@ MODULES = {
             "report.palette": "report.picture",
             "report.summary": "report.notes",
             **dict.fromkeys(("experiments.run_plugins", "experiments.run_many"), "experiments.run"),
+            "experiments.known": "experiments.methods",
             "experiments.config_file": "experiments.experiment",
             "training.contexts": "training.parallel",
             "training.monitors": "training.record",

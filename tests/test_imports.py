@@ -57,7 +57,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("doctor", "data", "tasks", "training", "experiments", "benchmarks", "report", "cli"),
     ),
     "lrpe.lab.experiments": (
-        *("paper", "methods", "experiment", "scale", "known", "probe_columns", "columns"),
+        *("paper", "methods", "experiment", "scale", "probe_columns", "columns"),
         *("tables", "planning", "build", "pool", "run", "baselines", "cost", "runs_on_disk"),
     ),
     "lrpe.lab.cli": (

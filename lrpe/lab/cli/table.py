@@ -71,14 +71,15 @@ class MakeTable:
 
     def check_names(self, name: str) -> None:
         """Refuse a typo before importing torch, which takes seconds."""
-        from lrpe.lab.experiments import known
+        from lrpe.lab.experiments.methods import check_column, check_row, check_table, find_setting
+        from lrpe.lab.experiments.scale import find_scale
 
-        known.check_table(name)
-        known.check_scale(self.scale)
+        check_table(name)
+        find_scale(self.scale)
         for check, text in (
-            (known.check_row, self.rows),
-            (known.check_column, self.columns),
-            (known.check_setting, self.settings),
+            (check_row, self.rows),
+            (check_column, self.columns),
+            (find_setting, self.settings),
         ):
             for word in words(text):
                 check(word)

@@ -72,13 +72,14 @@ class Train:
 
     def check_names(self) -> None:
         """Refuse a typo before importing torch, which takes seconds."""
-        from lrpe.lab.experiments import known
+        from lrpe.lab.experiments.methods import check_column, check_row, find_setting
+        from lrpe.lab.experiments.scale import find_scale
 
         for column in self.column:
-            known.check_column(column)
-        known.check_row(self.method)
-        known.check_setting(self.setting)
-        known.check_scale(self.scale)
+            check_column(column)
+        check_row(self.method)
+        find_setting(self.setting)
+        find_scale(self.scale)
         paths(self.data)
 
     def experiment(self) -> "Experiment":

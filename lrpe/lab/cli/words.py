@@ -63,12 +63,12 @@ def paths(text: str) -> dict[str, str]:
     """Return the paths written as NAME=PATH,NAME=PATH; refuse a path that does not exist."""
     from lrpe.lab.data.catalog import CATALOG, split_source
     from lrpe.lab.data.dataset import HERE, HUB
-    from lrpe.lab.experiments.known import COLUMNS
+    from lrpe.lab.experiments.methods import COLUMN_NAMES
 
     paths_by_name = pairs(text, "--data must be NAME=PATH")
     for name, source in paths_by_name.items():
-        if name not in COLUMNS and name not in CATALOG:
-            raise unknown_name("column or dataset", name, {*COLUMNS, *CATALOG})
+        if name not in COLUMN_NAMES and name not in CATALOG:
+            raise unknown_name("column or dataset", name, {*COLUMN_NAMES, *CATALOG})
         _, path = split_source(source)
         exists = path in (HUB, HERE) or os.path.exists(path)
         require(exists, f"--data must name a path that exists, hub or here; got {name}={source!r}.")

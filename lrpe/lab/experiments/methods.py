@@ -1,4 +1,7 @@
-"""The rows of every table: each method as fields of LrpeConfig, and the settings in which methods are compared."""
+"""The rows of every table: each method as fields of LrpeConfig, and the settings in which methods are compared.
+
+The command line checks the names of tables, columns and rows here, because importing their definitions takes seconds.
+"""
 
 import sys
 from collections.abc import Callable
@@ -6,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lrpe.errors import PLUGIN_HINT, require, unknown_name
+from lrpe.lab.experiments import paper
 from lrpe.registry import Registry
 
 Fields = dict[str, Any]
@@ -186,3 +190,29 @@ def _find_member(name: str) -> Method:
     member = MEMBERS[name]
     published = {"feature_map": member.feature_map, "normalizer": member.normalizer}
     return Method(name, name, {"encoding": name, "decay": member.decay}, published)
+
+
+TABLE_NAMES = ("lm", "glue", "imagenet", "lra", "basis", "speed", "normalizer", "length", "probes")
+COLUMN_NAMES = (
+    "wikitext103", "books", "wikitext2", "stdlib", "wikibook", "glue-mnli", "glue-qnli", "glue-qqp", "glue-rte",
+    "glue-sst2", "glue-mrpc", "glue-cola", "glue-stsb", "imagenet", "cifar10", "lra-text", "lra-listops",
+    "lra-retrieval", "lra-pathfinder", "lra-image", "parity", "s3", "flip-flop", "copying", "fixed-offset",
+    "indirect-indexing", "mqar", "duplicate-keys", "associative-recall",
+)  # fmt: skip
+
+
+def check_table(name: str) -> None:
+    if name not in TABLE_NAMES:
+        raise unknown_name("table", name, TABLE_NAMES)
+
+
+def check_column(name: str) -> None:
+    if name not in COLUMN_NAMES:
+        raise unknown_name("column", name, COLUMN_NAMES)
+
+
+def check_row(name: str) -> None:
+    """Check a row: a method, a scaled one (rope+yarn), a product (fourier*unitary) or a P of the table basis."""
+    method = name.partition("+")[0]
+    if method not in METHODS and method not in paper.BASIS:
+        find_method(method)

@@ -13,7 +13,7 @@ from typing import Any
 from lrpe.errors import require
 from lrpe.lab.experiments.columns import COLUMNS, find_column
 from lrpe.lab.experiments.experiment import Data, Experiment, apply_changes
-from lrpe.lab.experiments.known import check_method, check_row, check_setting
+from lrpe.lab.experiments.methods import check_row, find_method, find_setting
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.experiments.tables import PrintedColumn, Table, find_table
 
@@ -119,7 +119,7 @@ def plan(
     rows = tuple(rows) or settled.rows
     _check_rows(settled, rows)
     for setting in settings:
-        check_setting(setting)
+        find_setting(setting)
     cells = [
         Cell(printed, row, setting, _with_seeds(preparation.apply(printed.experiment(row, setting)), seeds))
         for setting in settings
@@ -147,8 +147,8 @@ def plan_experiment(
     experiment = _Preparation(scale, data, {}).apply(find_column(column)(method, setting)).with_seed(seed)
     for change in changes:
         experiment = apply_changes(experiment, dict(change))
-    check_method(experiment.method)
-    check_setting(experiment.setting)
+    find_method(experiment.method)
+    find_setting(experiment.setting)
     return experiment
 
 
@@ -157,7 +157,7 @@ def _check_rows(table: Table, rows: Sequence[str]) -> None:
     for row in rows:
         check_row(row)
         for printed in table.printed_columns:
-            check_method(printed.method(row))
+            find_method(printed.method(row))
 
 
 def _with_seeds(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experiment, ...]:

@@ -9,8 +9,8 @@ from lrpe.errors import _NEEDED
 from lrpe.lab.cli import main
 from lrpe.lab.cli.command_line import VERBS
 from lrpe.lab.cli.words import Group
-from lrpe.lab.experiments import known
 from lrpe.lab.experiments.columns import COLUMNS
+from lrpe.lab.experiments.methods import COLUMN_NAMES, TABLE_NAMES
 from lrpe.lab.experiments.tables import TABLES
 
 pytestmark = pytest.mark.slow
@@ -83,5 +83,5 @@ def modules_of(verb) -> set[str]:
 
 
 def test_the_names_that_are_checked_first_are_those_that_there_are():
-    assert set(known.TABLES) == {*TABLES, "speed"}
-    assert list(known.COLUMNS) == list(COLUMNS)
+    assert set(TABLE_NAMES) == {*TABLES, "speed"}
+    assert list(COLUMN_NAMES) == list(COLUMNS)
