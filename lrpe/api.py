@@ -10,12 +10,11 @@ from lrpe.attention.normalizer import EncodedDelta, OutputNorm, PlainDelta
 from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState
 from lrpe.encodings.angles import Angles
-from lrpe.encodings.basis import Basis, Identity
+from lrpe.encodings.basis import Basis, Householder, Identity
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding
 from lrpe.encodings.family import configure, encoding
 from lrpe.encodings.grid import Grid
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.position_matrix import PositionMatrix

@@ -52,6 +52,7 @@ MODULES = {
     "lrpe.encodings.growth": "lrpe.theory.rank_growth",
     "lrpe.encodings.measure": "lrpe.theory.laws",
     **dict.fromkeys(("lrpe.encodings.scaling", "lrpe.encodings.old_angles"), "lrpe.encodings.angles"),
+    "lrpe.encodings.householder": "lrpe.encodings.basis",
     "lrpe.encodings.alignment": "lrpe.encodings.position_matrix",
     "lrpe.encodings.registry": "lrpe.registry",
     "lrpe.replacement": "lrpe.adapt",

@@ -32,7 +32,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "__main__",
     ),
     "lrpe.encodings": (
-        *("basis", "householder", "matrix_basis", "angles", "phase"),
+        *("basis", "matrix_basis", "angles", "phase"),
         *("position_matrix", "unitary", "orthogonal", "permutation", "grid", "encoding", "stochastic", "absolute"),
         *("config", "family"),
     ),

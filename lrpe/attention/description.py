@@ -16,9 +16,8 @@ from lrpe.attention.state import DecodingState
 from lrpe.attention.sums.problem import Problem, Summation
 from lrpe.attention.tokens import Tokens, positions_of
 from lrpe.autograd import needs_gradient
-from lrpe.encodings.basis import Identity
+from lrpe.encodings.basis import Householder, Identity
 from lrpe.encodings.encoding import Encoding, EncodingTable, PositionalEncoding
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation
 from lrpe.encodings.phase import turns

@@ -2,12 +2,11 @@
 
 from lrpe.encodings.absolute import LearnedPositions, SinusoidalPositions
 from lrpe.encodings.angles import Angles, Interpolation, MixedAngles, NTKAware, YaRN
-from lrpe.encodings.basis import Basis, Identity, OddEven
+from lrpe.encodings.basis import Basis, Householder, Identity, OddEven
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
 from lrpe.encodings.family import configure, encoding
 from lrpe.encodings.grid import Grid
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine, Dense, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation

@@ -24,10 +24,9 @@ from lrpe.encodings.angles import (
     linear,
     whole_fractions,
 )
-from lrpe.encodings.basis import Basis, Identity, OddEven
+from lrpe.encodings.basis import Basis, Householder, Identity, OddEven
 from lrpe.encodings.encoding import Encoding, PositionalEncoding, check_steps
 from lrpe.encodings.grid import Grid
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine, Fourier, LearnedOrthogonal
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation

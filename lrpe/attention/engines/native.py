@@ -14,7 +14,7 @@ from lrpe.attention.feature_map import elu_plus_one, identity, relu
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.autograd import needs_gradient, only_torch_operations
 from lrpe.encodings.angles import Angles
-from lrpe.encodings.householder import Householder
+from lrpe.encodings.basis import Householder
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.precision import in_float64
 

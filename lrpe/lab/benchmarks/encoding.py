@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.encodings.basis import Basis, OddEven
+from lrpe.encodings.basis import Basis, Householder, OddEven
 from lrpe.encodings.family import encoding
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement

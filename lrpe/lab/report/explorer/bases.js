@@ -1,4 +1,4 @@
-// P, the change of basis, with the formulas of lrpe/encodings/basis.py, householder.py and matrix_basis.py.
+// P, the change of basis, with the formulas of lrpe/encodings/basis.py and matrix_basis.py.
 // A vector is { re, im }, two lists; a real vector has zeros in im.
 
 const real = (x) => ({ re: x, im: x.map(() => 0) });

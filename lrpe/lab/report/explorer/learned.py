@@ -5,10 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from lrpe.encodings.basis import Basis, Identity, OddEven
+from lrpe.encodings.basis import Basis, Householder, Identity, OddEven
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.encoding import Encoding, PositionalEncoding
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.matrix_basis import Cosine, Fourier
 from lrpe.encodings.orthogonal import Orthogonal
 from lrpe.encodings.permutation import Permutation

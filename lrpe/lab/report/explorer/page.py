@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lrpe.atomic import write_atomically
+from lrpe.encodings.basis import Householder
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import FAMILY, configure
-from lrpe.encodings.householder import Householder
 from lrpe.encodings.permutation import draw
 from lrpe.errors import LrpeError, require
 from lrpe.lab.experiments.methods import METHODS, find_method
