@@ -32,6 +32,7 @@ MODULES = {
             "tasks.masked_language_modelling": "tasks.language_modelling",
             "data.text.vocabularies": "data.text.tokenizer",
             "data.text.stream": "data.text.text_dataset",
+            "benchmarks.rollback": "benchmarks.decode",
             "cli.verbs": "cli.command_line",
             "report.palette": "report.picture",
             "report.summary": "report.notes",

@@ -66,7 +66,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.lab.benchmarks": (
         *("device", "timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement"),
-        *("compare", "block", "sides", "stages", "step", "attention", "encoding", "rollback", "decode", "length"),
+        *("compare", "block", "sides", "stages", "step", "attention", "encoding", "decode", "length"),
         *("context", "loop", "train", "__main__"),
     ),
     "lrpe.lab.report": (

@@ -12,10 +12,9 @@ from lrpe.attention.state import DecodingState, KeyValueState, ReservedState
 from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.device import place
-from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of
+from lrpe.lab.benchmarks.lines import Call, Line, collect, judge, line_from, line_of, time_beside
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.process import read_settings
-from lrpe.lab.benchmarks.rollback import measure_rollback
 from lrpe.lab.benchmarks.timing import Timed, clock, interleave, summarise, warn_if_busy
 from lrpe.lab.stamp import stamp
 
@@ -38,6 +37,7 @@ _FULL = _Sizes(512, 6, 8, 1408, (256, 50257), 8192, 512, (1024, 8192, 32768))
 QUICK = _Sizes(32, 2, 2, 64, (256, 300), 64, 32, (64, 128))
 _PROMPT_GOAL, _TOKEN_GOAL, _CACHE_GOAL = 1 / 5, 1 / 2.5, 1.0
 _CONTEXT_GOALS = {("softmax", 8192): 0.22}
+_ROLLBACK = 8  # tokens that can be taken back, about as many as assisted generation proposes
 _BLOCKS = 8  # linear and softmax take turns, in this many blocks of tokens
 
 
@@ -259,3 +259,30 @@ def _empty_cache(model: Any, room: int):
 
 def draw(vocabulary: int, n: int) -> Tensor:
     return place(torch.randint(vocabulary, (1, n), generator=torch.Generator().manual_seed(0)))
+
+
+def measure_rollback(model: Any, ids: Tensor, at: str, rounds: int) -> Iterator[Line]:
+    """Yield the cost of a cache with rollback ÷ one without, after a prompt ids (1, n) of at least 8 tokens."""
+    from lrpe.models import LrpeCache
+
+    layers = model.config.num_hidden_layers
+    plain, able = LrpeCache(layers), LrpeCache(layers, rollback=_ROLLBACK)
+    for cache in (plain, able):
+        model(ids, past_key_values=cache, logits_to_keep=1)
+
+    def read(cache: Any, tokens: int, back: int = 0) -> None:
+        model(ids[:, :tokens], past_key_values=cache, logits_to_keep=1)
+        if back:
+            cache.crop(-back)  # the rest of the call is read again at the next one
+
+    for _ in range(_ROLLBACK):  # then the prompt, which counts as one call, is no longer kept
+        read(able, 1)
+    one, many = (
+        f"each token with a rollback of {_ROLLBACK} ÷ without",
+        f"{_ROLLBACK} tokens, half taken back ÷ all kept",
+    )
+    yield time_beside(one, at, None, lambda: read(able, 1), lambda: read(plain, 1), rounds)
+    memory = able.nbytes / plain.nbytes
+    yield Line(f"cache with a rollback of {_ROLLBACK} ÷ without", at, None, "", memory)
+    half = _ROLLBACK // 2
+    yield time_beside(many, at, None, lambda: read(able, _ROLLBACK, half), lambda: read(plain, _ROLLBACK), rounds)

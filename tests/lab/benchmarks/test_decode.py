@@ -3,8 +3,7 @@ import torch
 
 from lrpe.errors import LrpeError
 from lrpe.lab.benchmarks import decode
-from lrpe.lab.benchmarks.decode import QUICK, measure
-from lrpe.lab.benchmarks.rollback import measure_rollback
+from lrpe.lab.benchmarks.decode import QUICK, measure, measure_rollback
 from lrpe.models import LrpeCache
 
 
