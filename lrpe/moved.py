@@ -34,6 +34,7 @@ MODULES = {
             "data.text.stream": "data.text.text_dataset",
             "benchmarks.rollback": "benchmarks.decode",
             "cli.verbs": "cli.command_line",
+            "report.explorer.wishes": "report.explorer.page",
             "report.palette": "report.picture",
             "report.summary": "report.notes",
             **dict.fromkeys(("experiments.run_plugins", "experiments.run_many"), "experiments.run"),

@@ -85,7 +85,7 @@ ORDER: dict[str, tuple[str, ...]] = {
             "explorer",
         ),
     ),
-    "lrpe.lab.report.explorer": ("dense", "wishes", "page", "learned"),
+    "lrpe.lab.report.explorer": ("dense", "page", "learned"),
     "lrpe.lab.doctor": ("requirements", "tiny_sums", "examination"),
     "lrpe.lab.data": (
         *("dataset", "jobs", "batches", "cache", "reading", "standard_library"),

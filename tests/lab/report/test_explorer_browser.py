@@ -168,7 +168,7 @@ def test_the_address_names_a_member_and_the_page_draws_it(browser, file, name):
 
 
 def test_a_wished_kernel_is_drawn_beside_the_angles_that_match_it(browser, tmp_path, monkeypatch):
-    monkeypatch.setattr("lrpe.lab.report.explorer.wishes.COUNTS", [8, 32])  # each number of angles takes half a second
+    monkeypatch.setattr("lrpe.lab.report.explorer.page.COUNTS", [8, 32])  # each number of angles takes half a second
     page = opened(browser, write_explorer(tmp_path / "explorer.html", kernels=["gaussian:16"]), "light")
     assert page.locator("#panels .title").all_inner_texts() == ["Type 2 for gaussian:16", "Type 2"]
     for dim, matrix, count in ((8, "unitary", 8), (64, "orthogonal", 32)):

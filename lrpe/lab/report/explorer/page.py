@@ -9,19 +9,24 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lrpe.atomic import write_atomically
 from lrpe.encodings.basis import Householder
 from lrpe.encodings.config import EncodingConfig
 from lrpe.encodings.family import FAMILY, configure
 from lrpe.encodings.permutation import draw
-from lrpe.errors import LrpeError, require
+from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.lab.experiments.methods import METHODS, find_method
-from lrpe.lab.report.explorer.dense import DIMS, FORMULAS, describe_registered
-from lrpe.lab.report.explorer.wishes import match_kernels
+from lrpe.lab.report.explorer.dense import COUNTS, DIMS, FORMULAS, describe_registered
 from lrpe.lab.report.page import code_in_script, fill, json_in_script, shared_style
 from lrpe.lab.report.picture import TYPES, look
+from lrpe.theory.kernels import KERNELS
+from lrpe.theory.matching import matching
 
 _SEEDS = range(8)
+_DISTANCES = 256  # at which kernels are matched and drawn
+_MOST_KERNELS = 8  # each takes seconds
 _TITLES = {"identity": "= I", "householder": "Householder"}
 _FADES = {"retnet": 10, "lrpe-d": 3}  # r = 1 - 2^(-fade/2): RetNet's first head; about TNL's first of 8, half-way up
 _SHOWN = ("type2", "type3")  # the two encodings shown when the page opens
@@ -169,3 +174,29 @@ def vega() -> str:
     except ImportError:
         raise LrpeError("The explorer needs vl-convert-python: pip install 'lrpe[report]'") from None
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def match_kernels(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return {name: {"values", "alpha"}} of kernels such as "gaussian:16": f(m)/f(0), and α by the number of angles.
+
+    Raises:
+        LrpeError: a kernel has no such name or width, or there are more than eight.
+    """
+    require(len(names) <= _MOST_KERNELS, f"The explorer matches at most {_MOST_KERNELS} kernels; got {len(names)}.")
+    return {name: _match_kernel(name) for name in names}
+
+
+def _match_kernel(name: str) -> dict[str, Any]:
+    kind, _, width = name.partition(":")
+    if kind not in KERNELS:
+        raise unknown_name("kernel", kind, KERNELS)
+    try:
+        kernel = KERNELS[kind](float(width))
+    except ValueError as error:
+        known = isinstance(error, LrpeError)
+        raise LrpeError(
+            str(error) if known else f"A kernel is written NAME:WIDTH, such as gaussian:16; got {name!r}."
+        ) from None
+    f = kernel(torch.arange(_DISTANCES, dtype=torch.float64))
+    alpha = {str(count): matching(kernel, count, _DISTANCES).alpha.tolist() for count in COUNTS}
+    return {"values": (f / f[0]).tolist(), "alpha": alpha}
