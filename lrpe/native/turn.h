@@ -1,4 +1,4 @@
-// The rotations of Type 2 that lrpe/attention/engines/native_turn.py asks for, field by field.
+// The rotations of Type 2 that lrpe/attention/engines/library.py asks for, field by field.
 #pragma once
 #include <cstdint>
 
