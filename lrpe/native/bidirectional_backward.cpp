@@ -14,7 +14,8 @@ struct SumBackward : Gradients {
         return 3 * padded(p.f) * padded(p.e) + padded(p.delta_width) + 16 * 16;
     }
 
-    SumBackward(const lrpe_problem& problem, int64_t thread) : Gradients(problem, thread, false, floats(problem)), dz(D) {
+    SumBackward(const lrpe_problem& problem, int64_t thread)
+        : Gradients(problem, thread, false, false, floats(problem)), dz(D) {
         S = memory.take(F * E), T = memory.take(F * E), Z = memory.take(D);
         states = {S, memory.take(F * E), F, E};
     }

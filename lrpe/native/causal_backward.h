@@ -18,11 +18,13 @@ struct CausalBackward : Gradients {
     }
 
     CausalBackward(const lrpe_problem& problem, int64_t thread, Sees sees)
-        : Gradients(problem, thread, sees == Sees::earlier, floats(problem)), weights(memory, sees), z(D),
+        : Gradients(problem, thread, sees == Sees::earlier, has_states(problem), floats(problem)), weights(memory, sees), z(D),
           of_c(problem.dlog_decay ? problem.n : 0) {
         S = memory.take(F * E), T = memory.take(F * E), VT = memory.take(C * E), KT = memory.take(C * F);
         A = memory.take(C * C), faded = memory.take(C * E), Z = memory.take(C * D);
     }
+
+    static bool has_states(const lrpe_problem& p) { return p.S || p.z || p.g_S || p.g_z; }
 
     void operator()(int64_t unit) {
         double last = sweep(unit);

@@ -20,9 +20,9 @@ struct Gradients {
         return 2 * Features::floats(p) + AngleGradients::floats(p) + C * (3 * E + 2 * F + D + 1) + 32 * 16;
     }
 
-    Gradients(const lrpe_problem& problem, int64_t thread, bool adds, size_t more)
+    Gradients(const lrpe_problem& problem, int64_t thread, bool adds, bool has_states, size_t more)
         : p(problem), F(padded(p.f)), E(padded(p.e)), D(padded(p.delta_width)), memory(floats(problem) + more),
-          keys(problem, memory), queries(problem, memory), adds(adds), angles(problem, memory, thread) {
+          keys(problem, memory), queries(problem, memory), adds(adds), angles(problem, memory, thread, !has_states) {
         V = memory.take(C * E), G = memory.take(C * E), GT = memory.take(C), dV = memory.take(C * E);
         dQ = memory.take(C * F), dK = memory.take(C * F), dP = memory.take(C * D);
         dturn = p.dturn ? p.dturn + thread * p.dturn_size : nullptr;

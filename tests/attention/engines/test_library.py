@@ -30,3 +30,40 @@ def test_a_phase_without_a_cosine_is_nan_in_its_own_row_alone(value):
     table = make_turns(phase, torch.ones(1, 1, 2, dtype=torch.float64), 4)[0, 0, :, :4]
     assert table[1].isnan().all()
     assert table[[0, 2]].equal(torch.tensor([1.0, 0.0, 1.0, 0.0]).expand(2, 4))
+
+
+@pytest.mark.parametrize("decay", [None, "spread"])
+@pytest.mark.parametrize("summation", ["causal", "bidirectional"])
+def test_the_gradient_of_angles_has_as_many_digits_far_from_position_0(summation, decay):
+    q, k, v, weights = torch.randn(4, 1, 2, 65, 16, generator=torch.Generator().manual_seed(0)).unbind(0)
+
+    def gradient(start, dtype):
+        encoding = lrpe.encoding("type2", 16, heads=2, seed=0)
+        out, _ = lrpe.linear_attention(
+            *(x.to(dtype) for x in (q, k, v)),
+            encoding,
+            positions=torch.arange(start, start + 65),
+            summation=summation,
+            decay=decay,
+        )
+        return torch.autograd.grad((out * weights.to(dtype)).sum(), encoding.matrix.angles.log_alpha)[0].double()
+
+    exact = gradient(0, torch.float64)
+    assert (gradient(10**6, torch.float32) - exact).abs().max() < 1e-5 * exact.abs().max()
+
+
+@pytest.mark.parametrize("per_pair", [False, True], ids=["one phase", "a phase per pair"])
+def test_angles_between_two_states_have_the_gradient_of_the_whole_text(per_pair):
+    """A state does not turn along when all tokens do, so phases then count from 0."""
+    q, k, v = torch.randn(3, 1, 2, 70, 16, generator=torch.Generator().manual_seed(0)).unbind(0)
+    steps = torch.rand((1, 2, 70, 8) if per_pair else (1, 2, 70), generator=torch.Generator().manual_seed(1))
+
+    def gradient(*cuts):
+        encoding, state, outs = lrpe.encoding("type2", 16, heads=2, seed=0), None, []
+        for part in map(slice, cuts[:-1], cuts[1:]):
+            given = {"encoding": encoding, "steps": steps[:, :, part], "state": state}
+            out, state = lrpe.linear_attention(q[:, :, part], k[:, :, part], v[:, :, part], **given)
+            outs.append(out)
+        return torch.autograd.grad(torch.cat(outs, 2).square().sum(), encoding.matrix.angles.log_alpha)[0]
+
+    assert_close(gradient(0, 20, 55, 70), gradient(0, 70), rtol=1e-4, atol=1e-4)
