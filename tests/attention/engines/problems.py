@@ -100,7 +100,7 @@ def _draw_sizes(draw):
         return x.transpose(1, 2) if swapped else x
 
     key_heads, group = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    widths = st.sampled_from([1, 3, 4, 16, 20, 64])
+    widths = st.sampled_from([1, 3, 4, 16, 20, 64, 128])  # with and without padding, in registers or not
     return (
         make,
         draw(st.integers(1, 2)),
