@@ -73,7 +73,8 @@ class _ContextResult(Measurement):
 
     def tables(self) -> list[str]:
         header = ["tokens", "processes", "GiB per process", "whole process, GiB", "seconds", "nats per token"]
-        return [in_columns(header, [step.cells() for step in self.steps]), *super().tables()]
+        compared = super().tables() if self.lines else []  # one process has nothing to be compared with
+        return [in_columns(header, [step.cells() for step in self.steps]), *compared]
 
     def remarks(self) -> list[str]:
         return [

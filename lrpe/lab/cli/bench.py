@@ -139,7 +139,7 @@ class BenchContext(Bench):
         processes: number of processes that share the row.
         tokens: lengths of the row, such as 16384,65536.
         layers: number of layers.
-        width: width of the model; heads have 64 of it.
+        width: width of the model, up to 64 or a multiple of it; heads have 64 of it.
     """
 
     benchmark = "context"
@@ -154,6 +154,10 @@ class BenchContext(Bench):
         require(
             bool(lengths) and all(n >= self.processes for n in lengths),
             f"--tokens must be lengths of at least one token per process, such as 16384,65536; got {self.tokens!r}.",
+        )
+        require(
+            self.width <= 64 or self.width % 64 == 0,
+            f"--width must be at most 64, or a multiple of 64, as heads have 64 of it; got --width {self.width}.",
         )
         sizes = {"processes": self.processes, "layers": self.layers, "width": self.width}
         return super().options() | {"lengths": lengths} | sizes
