@@ -198,7 +198,8 @@ def by_chunks(act: Callable[..., Tensor], *inputs: Tensor, recompute: bool) -> T
     Args:
         act: a function that treats every token on its own.
         inputs: its arguments.
-        recompute: keep nothing for the backward pass but the inputs, and call ``act`` again there.
+        recompute: keep nothing for the backward pass but the inputs, and call ``act`` again there. Inside torch.compile
+            there are no chunks, whose number would be part of the graph, and nothing is called again.
     """
     batch, n = inputs[0].shape[:2]
     size = max(1, CHUNK_TOKENS // max(1, batch))
@@ -214,8 +215,10 @@ def by_chunks(act: Callable[..., Tensor], *inputs: Tensor, recompute: bool) -> T
 def token_losses(head: Callable[[Tensor], Tensor], x: Tensor, targets: Tensor, *, recompute: bool) -> Tensor:
     """Return the cross-entropy per token in nats, (batch, n), 0 where the target is -100.
 
+    While gradients are recorded, torch keeps the log-probabilities of all tokens unless ``recompute`` is set.
+
     Args:
-        head: the map from hidden states to logits, of which there are only those of a chunk.
+        head: the map from hidden states to logits, which are computed for one chunk at a time.
         x: hidden states (batch, n, width).
         targets: the token to predict at each position, (batch, n).
         recompute: as for ``by_chunks``.

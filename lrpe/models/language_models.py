@@ -51,7 +51,8 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
 
         ``labels`` are the input tokens, -100 where nothing is to be predicted; they are shifted here for the loss.
         ``targets`` are the tokens that follow them, shifted already: then ``loss`` is the cross-entropy per token
-        (batch, n), and there are no logits, which a long text has no memory for.
+        (batch, n), and no logits are returned. To train on a text whose logits do not fit into the memory, enable
+        gradient checkpointing as well.
         """
         check_labels(labels, targets)
         require(
@@ -149,7 +150,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
     ) -> MaskedLMOutput:
         """Return logits (batch, n, vocab_size); ``labels`` are the true tokens, -100 where nothing was masked.
 
-        With the same as ``targets``, ``loss`` is the cross-entropy per token (batch, n), and there are no logits.
+        With the same as ``targets``, ``loss`` is the cross-entropy per token (batch, n), and no logits are returned.
         """
         check_labels(labels, targets)
         given = (input_ids, attention_mask, position_ids)
