@@ -22,7 +22,7 @@ from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValues
 from lrpe.attention.steps import choose_steps
 from lrpe.attention.tokens import Tokens
-from lrpe.errors import require
+from lrpe.errors import LrpeError, require
 from lrpe.models.configuration import LrpeConfig
 from lrpe.precision import compute_dtype
 
@@ -224,15 +224,26 @@ def token_losses(head: Callable[[Tensor], Tensor], x: Tensor, targets: Tensor, *
         recompute: as for ``by_chunks``.
 
     Raises:
-        LrpeError: the targets are not one per hidden state.
+        LrpeError: the targets are not one token per hidden state.
     """
     require(
         targets.shape == x.shape[:2],
         lambda: f"targets must have shape (batch, n) = {tuple(x.shape[:2])}; got {tuple(targets.shape)}.",
+    )
+    require(
+        not targets.is_floating_point() and not targets.is_complex(),
+        lambda: f"targets must be integers; got {targets.dtype}.",
     )
 
     def losses(x: Tensor, targets: Tensor) -> Tensor:
         logits = head(x).flatten(0, 1).float()
         return F.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
 
-    return by_chunks(losses, x, targets, recompute=recompute)
+    try:
+        return by_chunks(losses, x, targets.long(), recompute=recompute)
+    except IndexError:  # of torch on a CPU; it does not say what is out of bounds
+        scored = targets[targets != -100]
+        raise LrpeError(
+            "targets must be at least 0 and below vocab_size, or -100 where nothing is scored; got "
+            f"{int(scored.min())} to {int(scored.max())}."
+        ) from None

@@ -1,6 +1,7 @@
 """Inputs of the trunk: embeddings, absolute positions, padding masks, packed sequences, parts of a row."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -177,9 +178,19 @@ def check_trunk(config: LrpeConfig, training: bool, pixels: Any, cache: Any, use
         refuse("drop_path_rate, which drops whole rows,", "Set drop_path_rate=0, or call eval().")
 
 
-def check_labels(labels: Tensor | None, targets: Tensor | None = None) -> None:
-    """Refuse labels beside targets, and in a context: the model shifts them, and the next token is in another part."""
+def check_labels(
+    labels: Tensor | None, targets: Tensor | None = None, options: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse labels beside targets, and in a context: the model shifts them, and the next token is in another part.
+
+    ``options`` are those of a loss of labels; what would change the loss of targets is refused.
+    """
     require(labels is None or targets is None, "labels and targets exclude each other: targets are shifted already.")
+    ignored = (options or {}).get("ignore_index", -100)
+    require(
+        targets is None or ignored == -100,
+        f"ignore_index must be -100 with targets; got ignore_index={ignored}. Give targets that do not count -100.",
+    )
     if labels is not None and active_group() is not None:
         raise LrpeError(
             "labels must be None inside lrpe.parallel.context: the label of a part's last token is in the next part. "

@@ -54,7 +54,7 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         (batch, n), and no logits are returned. To train on a text whose logits do not fit into the memory, enable
         gradient checkpointing as well.
         """
-        check_labels(labels, targets)
+        check_labels(labels, targets, kwargs)
         require(
             targets is None or (isinstance(logits_to_keep, int) and logits_to_keep == 0),
             "With targets there are no logits, so logits_to_keep must be 0; got "
@@ -152,7 +152,7 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
 
         With the same as ``targets``, ``loss`` is the cross-entropy per token (batch, n), and no logits are returned.
         """
-        check_labels(labels, targets)
+        check_labels(labels, targets, kwargs)
         given = (input_ids, attention_mask, position_ids)
         output = self.model(*given, inputs_embeds=inputs_embeds, return_dict=True, **kwargs)
         mask = None if attention_mask is None else attention_mask != 0

@@ -91,3 +91,26 @@ def test_targets_leave_no_logits_to_keep():
 def test_targets_are_one_per_token(kind, shape):
     with pytest.raises(LrpeError, match=r"targets must have shape \(batch, n\) = \(2, 19\); got \("):
         tiny(kind)(draw_ids(BATCH, N), targets=torch.zeros(shape, dtype=torch.long))
+
+
+@pytest.mark.parametrize("value", [60, -1])
+@pytest.mark.parametrize("kind", [LrpeForCausalLM, LrpeForMaskedLM])
+def test_targets_outside_the_vocabulary_are_named(kind, value):
+    given = inputs()
+    given["targets"][0, 0] = value
+    with pytest.raises(LrpeError, match=rf"targets must be at least 0 and below vocab_size, .* got .*{value}"):
+        tiny(kind, vocab_size=VOCABULARY)(**given)
+
+
+def test_targets_may_have_any_integer_type_and_no_other():
+    model, given = tiny(LrpeForCausalLM, vocab_size=VOCABULARY).eval(), inputs()
+    targets = given.pop("targets")
+    assert_close(model(**given, targets=targets.int()).loss, model(**given, targets=targets).loss)
+    with pytest.raises(LrpeError, match=r"targets must be integers; got torch\.float32"):
+        model(**given, targets=targets.float())
+
+
+@pytest.mark.parametrize("kind", [LrpeForCausalLM, LrpeForMaskedLM])
+def test_another_ignored_index_is_refused_with_targets(kind):
+    with pytest.raises(LrpeError, match="ignore_index must be -100 with targets; got ignore_index=0"):
+        tiny(kind)(**inputs(), ignore_index=0)
