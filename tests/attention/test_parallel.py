@@ -2,7 +2,9 @@
 
 import gc
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from lrpe import LinearAttention, LrpeError, SoftmaxAttention, encoding, linear_attention, parallel, positions
+from lrpe.attention.decay import DECAYS
+from lrpe.attention.inputs import Given
+from lrpe.attention.tokens import read_tokens
+from lrpe.encodings.family import BASELINES, FAMILY
 from tests.encodings.compositions import features
 from tests.lab.training.forked import finish, fork
 
 BATCH, N, WIDTH, HEADS, KEY_HEADS = 2, 23, 12, 4, 2
 PACKED = torch.tensor([[0] * 3 + [1] * 9 + [2] * 4 + [3] * 7, [5] * 17 + [2] * 6])
+LONGEST = ("cosformer", "hope")  # encodings whose angles depend on the longest length
 POSITIONS = (torch.arange(N) + (torch.arange(N) > 9) * 3 + (torch.arange(N) > 14) * 2).expand(BATCH, -1)
 
 
@@ -37,12 +45,13 @@ MASK = _padding()
 class Case:
     """A layer and what is said of its tokens, of the whole row."""
 
-    def __init__(self, encoding: str = "type2", tokens: dict[str, Tensor] | None = None, **options: Any):
-        self.encoding, self.tokens, self.options = encoding, tokens or {}, options
+    def __init__(self, name: str = "type2", tokens: dict[str, Tensor] | None = None, **options: Any):
+        self.name, self.tokens, self.options = name, tokens or {}, options
 
     def layer(self, dtype: torch.dtype) -> LinearAttention:
         torch.manual_seed(0)
-        layer = LinearAttention(WIDTH, HEADS, self.encoding, key_heads=KEY_HEADS, head_dim=6, **self.options).double()
+        encode = self.name if self.name not in LONGEST else encoding(self.name, 6, length=N)
+        layer = LinearAttention(WIDTH, HEADS, encode, key_heads=KEY_HEADS, head_dim=6, **self.options).double()
         with torch.no_grad():  # away from where learning starts, so that gates and steps differ from token to token
             for i, weight in enumerate(layer.parameters()):
                 weight += 0.3 * features(*weight.shape, seed=i)
@@ -77,8 +86,11 @@ class Case:
     def run(self, layer: LinearAttention, x: Tensor, own: slice, last: bool) -> tuple[Tensor, Any, Tensor]:
         """Return the output, the state, and a loss of both; that of the state counts on the last process."""
         tokens = {name: value[:, own] for name, value in self.tokens.items()}
-        shown = layer.prefill(x, **tokens) if layer.causal and "sequences" not in tokens else (layer(x, **tokens), None)
-        out, state = shown
+        if layer.causal:  # as prefill does, which takes no sequences
+            read = read_tokens(x, Given(**tokens), counts=layer.counts, causal=True)
+            out, state = layer.attend(x, x, read, read)
+        else:
+            out, state = layer(x, **tokens), None
         probe = features(BATCH, N, WIDTH, seed=4).to(x)[:, own]
         real = self.tokens.get("mask", torch.ones(BATCH, N, dtype=torch.bool))[:, own, None]
         loss = torch.where(real, out * probe, 0).sum()
@@ -106,7 +118,17 @@ CASES: dict[str, Case] = {
     "spe": Case("spe", decay=None),
     "selective": Case("selective", decay="gated"),
     "selective-free": Case("selective-free", decay="learned", convolution=4),
-    "mamba3": Case("mamba3"),
+    "mamba3": Case("mamba3", decay="mamba3"),
+    "switched": Case("switched", decay="tnl"),
+    "rope-half": Case("rope-half", decay=(0.9, 1.0)),
+    "permuteformer": Case("permuteformer", decay="retnet"),
+    "cosformer": Case("cosformer", decay="gated"),
+    "pope": Case("pope", decay="learned"),
+    "half-rotated": Case("half-rotated", decay=None),
+    "hope": Case("hope", decay="spread"),
+    "p-rope": Case("p-rope", normalizer="encoded", decay="tnl"),
+    "retnet": Case("retnet", decay="retnet"),
+    "lrpe-d": Case("lrpe-d"),
     "padded": Case("type2", {"mask": MASK}, decay="learned", convolution=4),
     "padded selective": Case("selective", {"mask": MASK}, decay="gated"),
     "positions": Case("selective", {"positions": POSITIONS}, decay="gated"),
@@ -126,31 +148,35 @@ CASES: dict[str, Case] = {
 
 def _bytes_sent(group: Any) -> None:
     """The bytes of a layer's forward and backward pass do not depend on the number of tokens."""
-    layer = Case("selective", decay="gated", convolution=4).layer(torch.float32)
 
-    def send(n: int) -> int:
-        sent = 0
-        spied = {name: getattr(parallel, name) for name in ("_all_gather", "_reduce_scatter")}
+    def send(layer: LinearAttention, n: int) -> int:
+        with _count_bytes() as sent, parallel.context(group):
+            layer(features(1, n, WIDTH).to(layer.q_proj.weight)).sum().backward()
+        return sum(sent)
 
-        def spy(name: str) -> Callable[..., Any]:
-            def call(output: Tensor, given: Tensor, **options: Any) -> Any:
-                nonlocal sent
-                sent += given.numel() * given.element_size()
-                return spied[name](output, given, **options)
+    for name in ("selective-free", "both ways, selective", "both ways, decay"):
+        for dtype in (torch.float32, torch.float64):  # by the native engine, if causal, and by torch's
+            layer = CASES[name].layer(dtype)
+            assert 0 < send(layer, 5) == send(layer, 300), name
 
-            return call
 
-        try:
-            for name in spied:
-                setattr(parallel, name, spy(name))
-            with parallel.context(group):
-                layer(features(1, n, WIDTH).float()).sum().backward()
-        finally:
-            for name, call in spied.items():
-                setattr(parallel, name, call)
-        return sent
+@contextmanager
+def _count_bytes() -> Iterator[list[int]]:
+    """Yield a list of the bytes given to every call by which a process group can send tensors."""
+    sent: list[int] = []
 
-    assert 0 < send(5) == send(500)
+    def spy(communicate: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            sent.extend(x.numel() * x.element_size() for x in tree_leaves(args) if isinstance(x, Tensor))
+            return communicate(*args)
+
+        return call
+
+    sends = re.compile("gather|reduce|scatter|all_?to|broadcast|send")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in filter(sends.search, vars(dist.ProcessGroup)):
+            patch.setattr(dist.ProcessGroup, name, spy(getattr(dist.ProcessGroup, name)))
+        yield sent
 
 
 def _refusals(group: Any) -> None:
@@ -179,8 +205,8 @@ def _refusals(group: Any) -> None:
 
 
 def _uneven_and_empty_parts(group: Any) -> None:
-    """A row of two tokens over more processes, and the way there and back of a tensor."""
-    layer, x = Case("selective", convolution=4).layer(torch.float64), features(BATCH, 2, WIDTH)
+    """A row of three tokens, whose halos reach beyond the neighbour, and the way there and back of a tensor."""
+    layer, x = Case("selective", convolution=4).layer(torch.float64), features(BATCH, 3, WIDTH)
     with parallel.context(group):
         out = parallel.join_parts(layer(parallel.own_part(x)))
         assert torch.equal(parallel.join_parts(parallel.own_part(x, -1), -1), x)
@@ -228,11 +254,14 @@ OTHERS = {
 
 
 def check_all(folder: Path) -> None:
-    """Every case on a group of all four processes and on two groups of two; write what went wrong."""
+    """Run every case with four processes and with two, each in float64 and float32; write what went wrong."""
     pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    pair = dist.get_rank() // 2  # the two pairs work at the same time, one in each precision
+    every: Any = dist.group.WORLD
+    turns = ((every, torch.float64), (every, torch.float32), (pairs[pair], (torch.float64, torch.float32)[pair]))
     wrong: dict[str, list[str]] = {}
     for name in [*CASES, *OTHERS]:
-        for group, dtype in ((dist.group.WORLD, torch.float64), (pairs[dist.get_rank() // 2], torch.float32)):
+        for group, dtype in turns if name in CASES else turns[::2]:
             try:
                 if name in CASES:
                     CASES[name].check(group, dtype)
@@ -246,13 +275,18 @@ def check_all(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def wrong(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
-    finish(fork(check_all, 4, folder), seconds=60)
+    finish(fork(check_all, 4, folder), seconds=120)
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
 
 
 @pytest.mark.parametrize("name", [*CASES, *OTHERS])
 def test_several_processes_give_what_one_gives(wrong, name):
     assert [each[name] for each in wrong if name in each] == []
+
+
+def test_every_encoding_and_every_decay_has_a_case():
+    assert {*FAMILY, *BASELINES} <= {case.name for case in CASES.values()}
+    assert {*DECAYS, None} <= {case.options.get("decay", "recommended") for case in CASES.values()}
 
 
 def test_outside_a_context_the_whole_is_ones_own():
