@@ -25,6 +25,18 @@ def run_small(folder: Path, dropout: float, changes: dict[str, Any]) -> None:
 
 def fork(act: Callable[..., None], processes: int, *args: Any) -> list[BaseProcess]:
     """Processes that act together, told what torchrun would tell them if they are several."""
+    return fork_alone(join_and, processes, act, args)
+
+
+def join_and(act: Callable[..., None], args: tuple[Any, ...]) -> None:
+    from lrpe.lab.training.processes import process_group
+
+    with process_group():
+        act(*args)
+
+
+def fork_alone(act: Callable[..., None], processes: int, *args: Any) -> list[BaseProcess]:
+    """The same, but they join no process group: what they run does."""
     port = free_port()
     several = [CONTEXT.Process(target=go, args=(act, rank, processes, port, args)) for rank in range(processes)]
     for process in several:
@@ -35,14 +47,11 @@ def fork(act: Callable[..., None], processes: int, *args: Any) -> list[BaseProce
 def go(act: Callable[..., None], rank: int, processes: int, port: int, args: tuple[Any, ...]) -> None:
     import torch
 
-    from lrpe.lab.training.processes import process_group
-
     torch.set_num_threads(1)
     if processes > 1:
         told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "MASTER_PORT": port}
         os.environ |= {name: str(value) for name, value in told.items()} | {"MASTER_ADDR": "127.0.0.1"}
-    with process_group():
-        act(*args)
+    act(*args)
 
 
 def kill(several: Sequence[BaseProcess]) -> None:
