@@ -1,13 +1,10 @@
 """``lrpe bench context``: the memory of a training step on one long row that several processes share."""
 
 import gc
-import os
-import socket
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -15,18 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrpe.errors import LrpeError, require
+from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.device import on_cuda, place
 from lrpe.lab.benchmarks.lines import Line, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_resident, resident
-from lrpe.lab.benchmarks.process import pin, read_settings, threads_in_use
+from lrpe.lab.benchmarks.process import read_settings
+from lrpe.lab.benchmarks.several import SHARE_GOAL, measure_on
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.settings import Optimization
 from lrpe.parallel import context, own_part
 
-_GOAL = 0.556  # 1 / 1.8: memory per process of two: 1.8 × the length in the memory of one
 _VOCABULARY = 256  # bytes
 _TOLERANCE = 1e-4  # relative, of the losses in float32
 
@@ -98,7 +95,7 @@ def measure(
     lengths, rounds, marks = ([64] if quick else lengths), rounds or 1, stamp()
     counts = list(dict.fromkeys((1, processes)))
     steps = [step for n in lengths for step in _measure_length(n, counts, sizes, rounds)]
-    lines = list(_compare(steps, _GOAL if processes == 2 else None))
+    lines = list(_compare(steps, SHARE_GOAL if processes == 2 else None))
     return _ContextResult(quick, rounds, read_settings(), marks, lines, sizes, steps)
 
 
@@ -125,57 +122,10 @@ def _compare(steps: Sequence[Step], goal: float | None = None) -> Iterator[Line]
 
 
 def _measure_step(count: int, n: int, sizes: Sizes, rounds: int) -> Step:
-    """Measure a step in new processes, on one processor each as far as there are any."""
-    spawn, threads = get_context("spawn"), torch.get_num_threads()
-    answers = spawn.Queue()
-    with _memory_returned(), threads_in_use(threads * count):
-        where = (count, _free_port(), threads)
-        several = [
-            spawn.Process(target=_answer, args=(rank, where, n, asdict(sizes), rounds, answers), daemon=True)
-            for rank in range(count)
-        ]
-        for process in several:
-            process.start()
-    for process in several:
-        process.join()
-    if any(process.exitcode for process in several):
-        raise LrpeError(f"A process that measured {n} tokens on {count} processes ended; its output is above.")
-    steps = [Step(**answers.get()) for _ in several]
+    """Measure a step on new processes; the one that needs most memory counts."""
+    steps = measure_on(count, _measure_here, count, n, sizes, rounds)
     worst = max(steps, key=lambda step: step.bytes)
     return replace(worst, loss=sum(step.loss for step in steps))
-
-
-@contextmanager
-def _memory_returned() -> Iterator[None]:
-    """Let processes that start here return freed tensors to the system, which ``environment`` lets them keep."""
-    before = os.environ.pop("GLIBC_TUNABLES", None)
-    os.environ["GLIBC_TUNABLES"] = f"glibc.malloc.mmap_threshold={2**18}"
-    try:
-        yield
-    finally:
-        os.environ.pop("GLIBC_TUNABLES")
-        if before is not None:
-            os.environ["GLIBC_TUNABLES"] = before
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def _answer(rank: int, where: tuple[int, int, int], n: int, sizes: dict[str, int], rounds: int, answers: Any) -> None:
-    """Measure the step on this process, with the others if there are any."""
-    from lrpe.lab.training.processes import process_group
-
-    count, port, threads = where
-    pin(threads * count)
-    torch.set_num_threads(threads)
-    if count > 1:
-        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        os.environ |= {name: str(value) for name, value in told.items()}
-    with process_group():
-        answers.put(asdict(_measure_here(count, n, Sizes(**sizes), rounds)))
 
 
 def _measure_here(count: int, n: int, sizes: Sizes, rounds: int) -> Step:

@@ -17,15 +17,17 @@ from lrpe.attention.functional import linear_attention
 from lrpe.attention.normalizer import PlainDelta
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.family import encoding
+from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
 from lrpe.lab.benchmarks.agreement import Agreement, check_agreement, largest_difference
-from lrpe.lab.benchmarks.device import place
+from lrpe.lab.benchmarks.device import on_cuda, place
+from lrpe.lab.benchmarks.length_points import Point, Sizes, draw, judge_shares, measure_shared, point_of
 from lrpe.lab.benchmarks.lines import Line, judge
 from lrpe.lab.benchmarks.measurement import Measurement
 from lrpe.lab.benchmarks.memory import peak_resident
 from lrpe.lab.benchmarks.peers import Sum, softmax_causal, softmax_written_out
 from lrpe.lab.benchmarks.process import read_settings
-from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, quartiles, start_share, warn_if_busy
+from lrpe.lab.benchmarks.timing import clock, no_garbage_collection, start_share, warn_if_busy
 from lrpe.lab.stamp import stamp
 
 _TIME_GOAL, _MEMORY_GOAL, _MILLION_GOAL = 2.2, 2.1, 14.0  # time and memory per doubling; GiB for a million tokens
@@ -33,35 +35,9 @@ SEGMENTS, ONE_CALL, _SOFTMAX, _MATRIX = "linear, in segments", "linear, in one c
 _PHI, _NORMALIZER = elu_plus_one, PlainDelta()
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Shapes and, as powers of two, the lengths: first, first judged, last per side, and of a segment."""
-
-    heads: int
-    dim: int
-    first: int
-    judged: int
-    one_call: int
-    square: int
-    segment: int
-    seconds: float  # the least time to spend on each side per round
-
-
 FULL = Sizes(heads=8, dim=64, first=9, judged=14, one_call=18, square=13, segment=14, seconds=0.2)
 QUICK = Sizes(heads=2, dim=16, first=6, judged=7, one_call=8, square=7, segment=6, seconds=0.01)
 _QUICK_LONGEST = 8
-
-
-@dataclass(frozen=True)
-class Point:
-    """One forward pass over ``length`` tokens: median time, quartiles, and memory (None if not reported)."""
-
-    side: str
-    length: int
-    seconds: float
-    low: float
-    high: float
-    bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -75,11 +51,17 @@ class _LengthResult(Measurement):
     memory_exponents: dict[str, float]
     agreements: list[Agreement]
     processor_share: float
+    processes: int = 1  # that share the row; if several, the sides are one process and these
 
     def title(self) -> list[str]:
-        return [
+        about = [
             f"A causal forward pass, {self.heads} heads of {self.dim}, Type 2, PlainDelta, float32: "
             "time, and memory above the process's baseline, including q, k and v.",
+        ]
+        if self.processes > 1:
+            return [*about, f"One row on one process, and shared by {self.processes}. Medians of {self.rounds} rounds."]
+        return [
+            *about,
             f"Medians of {self.rounds} interleaved rounds. Segments have {self.segment} tokens and pass on the state.",
         ]
 
@@ -87,6 +69,12 @@ class _LengthResult(Measurement):
         return [_point_table(self), *super().tables()]
 
     def remarks(self) -> list[str]:
+        if self.processes > 1:
+            return [
+                "Memory is that of the process that needs most; freed memory returns to the system at once, which",
+                "takes time. Times are wall-clock times. Before timing, the processes gave the outputs of one to a "
+                f"relative {largest_difference(self.agreements):.0e}.",
+            ]
         return [
             "Before timing, each side gave the outputs and gradients of its n × n matrix to a relative "
             f"{largest_difference(self.agreements):.0e}.",
@@ -96,10 +84,15 @@ class _LengthResult(Measurement):
 
 
 @torch.no_grad()
-def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -> _LengthResult:
-    """Measure a causal forward pass with Type 2 up to 2^longest tokens; ``quick`` stops at a few hundred."""
+def measure(quick: bool = False, rounds: int | None = None, longest: int = 17, processes: int = 1) -> _LengthResult:
+    """Measure a causal forward pass with Type 2 up to 2^longest tokens; ``quick`` stops at a few hundred.
+
+    With several processes, measure one row on one process and shared by these instead.
+    """
     sizes, longest = (QUICK, _QUICK_LONGEST) if quick else (FULL, longest)
     rounds, marks = rounds or (2 if quick else 5), stamp()
+    if processes > 1:
+        return _measure_shared(quick, rounds, longest, processes, sizes)
     agreements = list(check(sizes))
     sides, measure_share = _sides_of(sizes, longest), start_share()
     memory = {(side, n): measure_memory(side, n, run, sizes) for side, n, run in sides}
@@ -120,6 +113,31 @@ def measure(quick: bool = False, rounds: int | None = None, longest: int = 17) -
         memory_exponents=exponents_of(points, "bytes"),
         agreements=agreements,
         processor_share=measure_share(),
+    )
+
+
+def _measure_shared(quick: bool, rounds: int, longest: int, processes: int, sizes: Sizes) -> _LengthResult:
+    require(
+        processes.bit_count() == 1, f"processes must be a power of two, as the lengths are; got processes={processes}."
+    )
+    require(not on_cuda(), "processes must be 1 on a GPU: with more, this benchmark starts processes without GPUs.")
+    marks, powers = stamp(), range(max(sizes.first, longest - 2), longest + 1)
+    points, agreements = measure_shared([2**power for power in powers], processes, sizes, rounds)
+    return _LengthResult(
+        quick=quick,
+        rounds=rounds,
+        settings=read_settings(),
+        stamp=marks,
+        lines=list(judge_shares(points, processes)),
+        heads=sizes.heads,
+        dim=sizes.dim,
+        segment=0,
+        points=points,
+        exponents=exponents_of(points, "seconds"),
+        memory_exponents=exponents_of(points, "bytes"),
+        agreements=agreements,
+        processor_share=1.0,
+        processes=processes,
     )
 
 
@@ -172,13 +190,6 @@ def check(sizes: Sizes) -> Iterator[Agreement]:
         yield check_agreement((_SOFTMAX, "its matrix"), both, x, 1e-4, "outputs")
 
 
-def draw(n: int, sizes: Sizes) -> list[Tensor]:
-    """Return q, k and v of n tokens, a power of two: at most 4096 random tokens, repeated, because drawing is slow."""
-    few = min(n, 4096)
-    drawn = torch.randn(3, 1, sizes.heads, few, sizes.dim, generator=torch.Generator().manual_seed(0))
-    return [x.repeat(1, 1, n // few, 1) for x in place(drawn)]
-
-
 def measure_memory(side: str, n: int, run: Sum, sizes: Sizes) -> int | None:
     """Return the smaller of two measurements: fragmentation can only add to the peak."""
     print(f"Measuring memory: {side}, {n} tokens.", file=sys.stderr, flush=True)
@@ -208,11 +219,6 @@ def _time_for(least: float, run: Callable[[], object]) -> float:
         run()
         calls += 1
     return (clock() - start) / calls
-
-
-def point_of(side: str, n: int, seconds: Sequence[float], held: int | None) -> Point:
-    low, middle, high = quartiles(seconds)
-    return Point(side, n, middle, low, high, held)
 
 
 def exponents_of(points: Sequence[Point], field: str) -> dict[str, float]:

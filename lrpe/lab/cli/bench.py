@@ -113,19 +113,22 @@ class BenchDecode(Bench):
 class BenchLength(Bench):
     """Measure time and memory of a forward pass as the text grows, against softmax attention and the full matrix.
 
-    Each doubling of the length has a goal for time and one for memory, and "pass" or "short".
+    Each doubling of the length has a goal for time and one for memory, and "pass" or "short". With several processes it
+    is one row on one process and shared by these; the memory per process of two has a goal.
 
     Attributes:
         rounds: number of rounds; each round times everything once; 5 if not given, and 2 with --quick.
         longest: measure up to 2^LONGEST tokens; 20 is a million, and takes 14 GiB and a quarter of an hour.
+        processes: number of processes that share a row.
     """
 
     benchmark = "length"
     longest: Annotated[int, Range(15, 24)] = 17
+    processes: Annotated[int, Range(1, 64)] = 1
 
     def options(self) -> dict[str, Any]:
         require(15 <= self.longest <= 24, f"--longest must be from 15 to 24; got --longest {self.longest}.")
-        return super().options() | {"longest": self.longest}
+        return super().options() | {"longest": self.longest, "processes": self.processes}
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@ import torch
 
 from lrpe.encodings.family import encoding
 from lrpe.errors import LrpeError
-from lrpe.lab.benchmarks import length
+from lrpe.lab.benchmarks import length, length_points
 from lrpe.lab.benchmarks.length import ONE_CALL, QUICK, SEGMENTS, Point
+from tests.lab.training.forked import finish, fork
 
 
 def point(side, n, held):
@@ -80,3 +81,31 @@ def test_segments_may_end_anywhere():
     encode = encoding("type2", QUICK.dim)
     whole, pieces = (length.in_segments(encode, segment)(*qkv) for segment in (128, 50))
     torch.testing.assert_close(whole, pieces)
+
+
+def test_the_memory_of_two_processes_is_judged_and_that_of_four_is_not():
+    one, *others = (length_points.side_of(count) for count in (1, 2, 4))
+    for side, verdict in zip(others, ("pass", ""), strict=True):
+        given = [point(one, 2**7, 100), point(side, 2**7, 55), point(one, 2**8, None), point(side, 2**8, 55)]
+        (line,) = length_points.judge_shares(given, 2 if side == others[0] else 4)
+        assert (line.at, line.figure, line.verdict) == ("2^7", 0.55, verdict)
+
+
+def share_a_row():
+    found, agreement = length_points._measure_here(2, 256, QUICK, rounds=1)
+    assert (found.side, found.length) == ("linear, shared by 2 processes", 256)
+    assert agreement.outputs < 1e-5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(length_points, "join_parts", lambda x, dim: torch.cat([x, x], dim))
+        with pytest.raises(LrpeError, match="shared by 2 processes differ by"):
+            length_points._measure_here(2, 256, QUICK, rounds=1)
+
+
+@pytest.mark.slow
+def test_two_processes_are_timed_on_a_row_that_they_share_if_it_is_that_of_one():
+    finish(fork(share_a_row, 2))
+
+
+def test_a_row_is_shared_by_a_power_of_two():
+    with pytest.raises(LrpeError, match="processes must be a power of two, as the lengths are; got processes=3"):
+        length.measure(quick=True, processes=3)
