@@ -26,7 +26,7 @@ VERB_AT = {
     for word, verb in VERBS.items()
     for inner in (verb.verbs if isinstance(verb, Group) else [""])
 }
-LONG, DEEP, HUGE = "n" * 300, "[" * 3000, str(10**23)
+LONG, DEEP, HUGE = "n" * 300, "[" * 1100, str(10**23)  # deeper than Python recurses: 1000
 BOMB = "a: &a [x, x]\n" + "".join(f"{k}: &{k} [*{p}, *{p}]\n" for p, k in zip("abcdefgh", "bcdefghi", strict=True))
 INTS = ["", "abc", "1.5", "-1", "1e3", "10^23", HUGE, "nan", "True", "[1]", "²", "9" * 5000, DEEP, "\udcff", "*a"]
 FLOATS = ["", "abc", "-1", "nan", ".nan", "inf", "1e400", "[1]", "²", DEEP, "\udcff"]
