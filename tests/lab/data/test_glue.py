@@ -143,13 +143,10 @@ def test_the_stand_ins_have_the_shape_and_balance_of_their_tasks(task):
 
 @pytest.mark.slow
 def test_the_stand_ins_are_drawn_from_their_seed_alone():
-    rows = [load_embedded("cola", seed).splits["validation"].sample(Draw(3)) for seed in (0, 0, 1)]
-    assert rows[0] == rows[1]
-    many = [
-        [load_embedded("cola", seed).splits["validation"].sample(Draw(i))["label"] for i in range(50)]
-        for seed in (0, 1)
-    ]
-    assert many[0] != many[1]
+    first, again, other = (load_embedded("cola", seed).splits["validation"] for seed in (0, 0, 1))
+    rows, same, others = ([split.sample(Draw(i)) for i in range(50)] for split in (first, again, other))
+    assert rows == same
+    assert [row["label"] for row in rows] != [row["label"] for row in others]
 
 
 def test_no_file_gives_sentences_to_two_splits():
