@@ -28,6 +28,8 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize("verb", LINES)
 def test_a_full_disk_is_answered_in_a_sentence(verb, small_disk, whole, capsys, monkeypatch):
     folder, resize = small_disk
+    result = {"benchmark": "encoding", "lines": ["longer than the disk"] * 1000}
+    monkeypatch.setattr("lrpe.lab.benchmarks.process.measure_apart", lambda *_, **__: (result, "text"))
     if verb == "data prepare":
         monkeypatch.setenv("LRPE_CACHE", str(folder / "cache"))
     line = [word.replace("RUN", str(whole)).replace("DISK", str(folder)) for word in LINES[verb]]
