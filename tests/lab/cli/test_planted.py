@@ -104,7 +104,13 @@ def make_believe(run: Path) -> None:
     (run / STEP / "checkpoint.json").write_text(json.dumps(progress))
 
 
-@pytest.mark.parametrize("plant", [in_the_state, in_the_weights, beside_the_weights, in_the_yaml, as_code, as_plugin])
+def where_nothing_is_refused(run: Path, made: Path) -> None:
+    """In each place that our verbs pass over without a word, so that none of these attacks hides another."""
+    for plant in (beside_the_weights, as_code, as_plugin):
+        plant(run, made)
+
+
+@pytest.mark.parametrize("plant", [in_the_state, in_the_weights, in_the_yaml, where_nothing_is_refused])
 def test_nothing_that_was_planted_in_a_run_is_run_by_any_verb(trained, tmp_path, monkeypatch, plant: Plant):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a question was asked"))
     monkeypatch.chdir(tmp_path)
