@@ -26,14 +26,17 @@ def every_cell() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]
 
 
 def choose_cells() -> dict[str, tuple[Experiment, list[tuple[PrintedColumn, str]]]]:
-    """Choose cells with every column, and every row with every kind of task: only the kind depends on both."""
-    met: set[tuple[str, str]] = set()
-    chosen = {}
-    for name, (cell, figures) in every_cell().items():
-        meetings = {(cell.kind, row) for _, row in figures} | {("column", name.rpartition("/")[0])}
-        if not meetings <= met:
-            chosen[name] = (cell, figures)
-            met |= meetings
+    """Choose few cells with every column, and every row with every kind of task: only the kind depends on both."""
+    cells, chosen = every_cell(), {}
+    meetings = {
+        name: {(cell.kind, row) for _, row in figures} | {("column", name.rpartition("/")[0])}
+        for name, (cell, figures) in cells.items()
+    }
+    missing = set().union(*meetings.values())
+    while missing:
+        name = max(cells, key=lambda name: len(meetings[name] & missing))
+        chosen[name] = cells[name]
+        missing -= meetings[name]
     return chosen
 
 
