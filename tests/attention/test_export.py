@@ -19,14 +19,17 @@ BOTH_WAYS = {"summation": "bidirectional"}
 DECAY = {"decay": [0.9, 0.99]}
 # The length of the example, what is exported, and whether a mask goes with it.
 LAYERS = {
-    "causal": (64, lambda: LinearAttention(WIDTH, 2, "type3", decay=None, normalizer="encoded"), True),
+    "causal, gate and convolution": (
+        64,
+        lambda: LinearAttention(WIDTH, 2, "type3", decay=None, normalizer="encoded", output_gate="silu", convolution=4),
+        True,
+    ),
     "causal with a decay": (
         128,
         lambda: LinearAttention(WIDTH, 4, "rope", key_heads=2, value_dim=6, normalizer="output-head", **DECAY),
         False,
     ),
     "gated and selective": (65, lambda: LinearAttention(WIDTH, 4, "selective", key_heads=2, decay="gated"), True),
-    "gate and convolution": (65, lambda: LinearAttention(WIDTH, 2, output_gate="silu", convolution=4), True),
     "bidirectional": (
         40,
         lambda: LinearAttention(WIDTH, 2, "type1", decay=None, normalizer="output", **BOTH_WAYS),
