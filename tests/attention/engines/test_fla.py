@@ -40,9 +40,10 @@ def test_many_packed_sequences_cost_no_digits():
 
 
 @needs_fla
-def test_heads_may_forget_at_different_tokens():
+@pytest.mark.parametrize(("one", "other"), [(0, 1), (slice(None), slice(None))], ids=["different", "the same"])
+def test_heads_may_forget_at_different_tokens_or_the_same(one, other):
     log_decay = -torch.rand(2, 2, 70)
-    log_decay[0, 0, [0, 11]] = log_decay[1, 1, [8, 66]] = FORGET
+    log_decay[0, one, 0] = log_decay[0, one, 11] = log_decay[1, other, 8] = log_decay[1, other, 66] = FORGET
     agree(example(log_decay=log_decay, **started()), ENGINE)
 
 
