@@ -16,11 +16,11 @@ demo: $(if $(wildcard $(READY)),$(READY),$(DEMO_READY)) ## train small models of
 
 test: export OMP_NUM_THREADS := 1
 test: $(READY) $(NATIVE) ## run the tests on all cores (PYTEST_ARGS="-k name" selects some)
-	$(VENV)/bin/python -m pytest -n auto $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 test-fast: export OMP_NUM_THREADS := 1
 test-fast: $(READY) $(NATIVE) ## run one fast case of every test, in about a minute, while editing
-	$(VENV)/bin/python -m pytest -n auto --fast $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -n auto --dist worksteal --fast $(PYTEST_ARGS)
 
 gpu-test: export TRITON_F32_DEFAULT := ieee # exact products of float32, which the contract compares
 gpu-test: $(READY) $(NATIVE) ## with a CUDA GPU: test the fla engine there, then time attention and training
