@@ -27,7 +27,7 @@ class Train:
         method: row of the table: base, rope, spe, per, type1, type2, type3, cosformer, pope, hope, p-rope, retnet,
             lrpe-d, mamba3, none, softmax, softmax-decay, recommended, recommended-gate, recommended-conv,
             recommended-gate-conv, softmax-decay-gate-conv, hybrid, hybrid-gate-conv, gated-gate-conv,
-            softmax-gated-gate-conv, hybrid-gated-gate-conv, or any basis*matrix.
+            selective-gate-conv, softmax-gated-gate-conv, hybrid-gated-gate-conv, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
         scale: paper, medium (40 minutes), small (minutes), demo (a minute) or smoke (seconds).
         seed: seed of weights, data and dropout.

@@ -43,6 +43,7 @@ _TRANSNORMER = {"feature_map": "silu", "normalizer": "output-rms"}
 SOFTMAX = {"encoding": "rope", "attention": "softmax"}
 _RECOMMENDED = {"encoding": "type2", "normalizer": "plain", "decay": "spread"}
 _HYBRID = _RECOMMENDED | {"attention": "linear+softmax"}  # every second layer, so that two layers are enough
+_SELECTIVE = {"encoding": "selective"}
 _GATE, _CONVOLUTION = {"output_gate": "silu"}, {"convolution": 4}
 _WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
@@ -75,10 +76,11 @@ _METHODS = (
     Method("learned-decay", "Type 2 + learned decay", {"encoding": "type2", "decay": "learned"}),
     Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
     Method("gated-gate-conv", "gated decay + both", {"encoding": "type2", "decay": "gated"} | _GATE | _CONVOLUTION),
+    Method("selective-gate-conv", "selective + gated + both", _SELECTIVE | {"decay": "gated"} | _GATE | _CONVOLUTION),
     Method("softmax-gated-gate-conv", "softmax + gated + both", SOFTMAX | {"decay": "gated"} | _GATE | _CONVOLUTION),
     Method("hybrid-gated-gate-conv", "hybrid + gated + both", _HYBRID | {"decay": "gated"} | _GATE | _CONVOLUTION),
-    Method("selective", "selective Type 2 + decay", {"encoding": "selective", "decay": "spread"}),
-    Method("selective-gated", "selective Type 2 + gated decay", {"encoding": "selective", "decay": "gated"}),
+    Method("selective", "selective Type 2 + decay", _SELECTIVE | {"decay": "spread"}),
+    Method("selective-gated", "selective Type 2 + gated decay", _SELECTIVE | {"decay": "gated"}),
     Method("switched-gated", "switched + gated decay", {"encoding": "switched", "decay": "gated"}),
 )
 METHODS: Registry[Method] = Registry({method.name: method for method in _METHODS})

@@ -136,6 +136,7 @@ LOOKS = {
     "hybrid": Look("#00695C", "triangle-left", dark="#4DB6A5"),
     "hybrid-gate-conv": Look("#558B2F", "cross"),
     "gated-gate-conv": Look("#00838F", "triangle-up", dark="#4DC6D2"),
+    "selective-gate-conv": Look("#5D4B8C", "cross", dark="#A08CD8"),
     "softmax-gated-gate-conv": Look("#827717", "triangle-down"),
     "hybrid-gated-gate-conv": Look("#2E7D32", "circle", dark="#6FBF73"),
     "learned-decay": Look("#117733", "square", dark="#4CBB7A"),
