@@ -63,7 +63,7 @@ class Block(GradientCheckpointingLayer):
             x, norm = norm(x, mask), nn.Identity()
         if not (self.gradient_checkpointing and self.training):
             return self.feed_forward(norm(x))
-        return by_chunks(lambda chunk: self.feed_forward(norm(chunk)), x, recompute=True)
+        return by_chunks(lambda x: self.feed_forward(norm(x)), x, width=self.feed_forward.inner, recompute=True)
 
     def read(self, x: Tensor, state: State | None, positions: Tensor | None, mask: Tensor | None) -> State:
         """Return the state after the tokens x (batch, n, width) alone, without their output."""
@@ -133,6 +133,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: LrpeConfig):
         super().__init__()
         width, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        self.inner = inner
         self.gate_proj = Projection(width, inner, bias=bias) if config.gated else None
         self.up_proj = Projection(width, inner, bias=bias)
         self.down_proj = Projection(inner, width, bias=bias)
@@ -188,21 +189,23 @@ Norm = LayerNorm | RMSNorm | BatchNorm
 NORMS: dict[str, type[Norm]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
 
 
-# Per chunk, over all rows: large enough for matrix products, and 32 MiB of a width of 2,048 in float32.
-CHUNK_TOKENS = 4096
+def chunk_tokens(width: int) -> int:
+    """Return how many tokens of all rows a chunk has: at most 32 MiB in float32, but enough for matrix products."""
+    return min(4096, max(256, 2**23 // width))
 
 
-def by_chunks(act: Callable[..., Tensor], *inputs: Tensor, recompute: bool) -> Tensor:
+def by_chunks(act: Callable[..., Tensor], *inputs: Tensor, width: int, recompute: bool) -> Tensor:
     """Return ``act`` of tensors (batch, n, ...), which is (batch, n, ...) too, chunk by chunk.
 
     Args:
         act: a function that treats every token on its own.
         inputs: its arguments.
+        width: how many numbers ``act`` makes per token at its widest.
         recompute: keep nothing for the backward pass but the inputs, and call ``act`` again there. Inside torch.compile
             there are no chunks, whose number would be part of the graph, and nothing is called again.
     """
     batch, n = inputs[0].shape[:2]
-    size = max(1, CHUNK_TOKENS // max(1, batch))
+    size = max(1, chunk_tokens(width) // max(1, batch))
     if n <= size or torch.compiler.is_compiling():
         return act(*inputs)
 
@@ -212,7 +215,9 @@ def by_chunks(act: Callable[..., Tensor], *inputs: Tensor, recompute: bool) -> T
     return torch.cat([run(*chunk) for chunk in zip(*(x.split(size, 1) for x in inputs), strict=True)], 1)
 
 
-def token_losses(head: Callable[[Tensor], Tensor], x: Tensor, targets: Tensor, *, recompute: bool) -> Tensor:
+def token_losses(
+    head: Callable[[Tensor], Tensor], x: Tensor, targets: Tensor, *, vocabulary: int, recompute: bool
+) -> Tensor:
     """Return the cross-entropy per token in nats, (batch, n), 0 where the target is -100.
 
     While gradients are recorded, torch keeps the log-probabilities of all tokens unless ``recompute`` is set.
@@ -221,6 +226,7 @@ def token_losses(head: Callable[[Tensor], Tensor], x: Tensor, targets: Tensor, *
         head: the map from hidden states to logits, which are computed for one chunk at a time.
         x: hidden states (batch, n, width).
         targets: the token to predict at each position, (batch, n).
+        vocabulary: the number of logits per token.
         recompute: as for ``by_chunks``.
 
     Raises:
@@ -240,7 +246,7 @@ def token_losses(head: Callable[[Tensor], Tensor], x: Tensor, targets: Tensor, *
         return F.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
 
     try:
-        return by_chunks(losses, x, targets.long(), recompute=recompute)
+        return by_chunks(losses, x, targets.long(), width=vocabulary, recompute=recompute)
     except IndexError:  # of torch on a CPU; it does not say what is out of bounds
         scored = targets[targets != -100]
         raise LrpeError(

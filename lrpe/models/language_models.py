@@ -64,7 +64,8 @@ class LrpeForCausalLM(LrpePreTrainedModel, GenerationMixin):
         output = self.model(*given, use_cache=use_cache, return_dict=True, **kwargs)
         if targets is not None:
             recompute = self.model.gradient_checkpointing and self.training
-            losses = token_losses(self.lm_head, output.last_hidden_state, targets, recompute=recompute)
+            size = self.config.vocab_size
+            losses = token_losses(self.lm_head, output.last_hidden_state, targets, vocabulary=size, recompute=recompute)
             return CausalLMOutputWithPast(losses, None, output.past_key_values, output.hidden_states)  # type: ignore
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep  # -0: all
         logits = self.lm_head(output.last_hidden_state[:, kept])
@@ -159,7 +160,8 @@ class LrpeForMaskedLM(LrpePreTrainedModel):
         x = self.dense_norm(self.act(self.dense(output.last_hidden_state)), mask)
         if targets is not None:
             recompute = self.model.gradient_checkpointing and self.training
-            losses = token_losses(self.lm_head, x, targets, recompute=recompute)
+            size = self.config.vocab_size
+            losses = token_losses(self.lm_head, x, targets, vocabulary=size, recompute=recompute)
             return MaskedLMOutput(losses, None, output.hidden_states)  # type: ignore
         logits = self.lm_head(x)
         loss = None

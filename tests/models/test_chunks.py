@@ -46,7 +46,7 @@ def losses_and_gradients(model, checkpointing, **given):
 def test_chunks_and_checkpointing_change_no_loss_and_no_gradient(monkeypatch, kind, changes):
     model, given = tiny(kind, vocab_size=VOCABULARY, **changes), inputs()
     whole = losses_and_gradients(model, False, **given)
-    monkeypatch.setattr(block, "CHUNK_TOKENS", 10)  # 5 of each row, and 4 at last
+    monkeypatch.setattr(block, "chunk_tokens", lambda width: 10)  # 5 of each row, and 4 at last
     for checkpointing in (False, True):
         losses, gradients = losses_and_gradients(model, checkpointing, **given)
         assert_close(losses, whole[0])
@@ -69,10 +69,14 @@ def test_losses_per_token_are_the_cross_entropy_of_the_logits(kind):
 
 def test_no_tensor_has_the_inner_width_or_the_vocabulary_for_every_token(monkeypatch):
     model, given = tiny(LrpeForCausalLM, vocab_size=200, intermediate_size=200), inputs()
-    monkeypatch.setattr(block, "CHUNK_TOKENS", 10)
+    monkeypatch.setattr(block, "chunk_tokens", lambda width: 10)
     with Greatest() as seen:
         losses_and_gradients(model, True, **given)
     assert seen.elements < BATCH * N * 200
+
+
+def test_a_chunk_has_fewer_tokens_the_wider_it_is_but_enough_for_matrix_products():
+    assert [block.chunk_tokens(width) for width in (256, 2048, 50_257, 10**6)] == [4096, 4096, 256, 256]
 
 
 def test_labels_and_targets_exclude_each_other():
