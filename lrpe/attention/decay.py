@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lrpe.attention.sums.problem import FORGET
 from lrpe.attention.tokens import Tokens
-from lrpe.autograd import has_values
+from lrpe.autograd import has_values, registered
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, check_count, check_tensor, require, unknown_name
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
@@ -62,9 +62,10 @@ class Decay(Precise):
 class FixedDecay(Decay):
     """One constant r per key head."""
 
+    r: Tensor = registered("_buffers")
+
     def __init__(self, r: Tensor | Sequence[float]):
         super().__init__()
-        self.r: Tensor
         self.register_buffer("r", _read_rates(r).clone().float().to(torch.get_default_device()))
 
     def forward(self, x: Tensor) -> Tensor:

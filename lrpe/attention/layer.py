@@ -17,6 +17,7 @@ from lrpe.attention.engines.library import can_multiply, multiply
 from lrpe.attention.inputs import Given, read_step_mask
 from lrpe.attention.steps import SharedSteps, Steps, choose_steps
 from lrpe.attention.tokens import Tokens, read_sides, read_tokens, zero_both_paddings
+from lrpe.autograd import registered
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import check_count, check_rate, check_real, check_tensor, require, unknown_name
 
@@ -52,6 +53,9 @@ class Heads(NamedTuple):
 
 class Projection(nn.Linear):
     """y = W x + b. A decoded token is one row, and its time that of reading W: the native kernel reads it in order."""
+
+    weight: Tensor = registered("_parameters")
+    bias: nn.Parameter | None = registered("_parameters")
 
     def forward(self, input: Tensor) -> Tensor:
         weight, bias = self.weight, self.bias
@@ -93,9 +97,13 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
     ``check_state`` and ``initial_state``.
     """
 
-    encoding: PositionalEncoding
+    q_proj: Projection = registered("_modules")
+    k_proj: Projection = registered("_modules")
+    v_proj: Projection = registered("_modules")
+    o_proj: Projection = registered("_modules")
+    encoding: PositionalEncoding = registered("_modules")
     summation: Summation
-    decay: Decay | None
+    decay: Decay | None = registered("_modules")
     steps: Steps | None
     convolution: ShortConvolution | None
     output_gate: OutputGate | None

@@ -39,6 +39,7 @@ from lrpe.attention.state import DecodingState, check_decoding_state
 from lrpe.attention.sums.borders import continue_over_parts, packed_states, sum_over_parts
 from lrpe.attention.sums.problem import Problem, Sums
 from lrpe.attention.tokens import Tokens, positions_of
+from lrpe.autograd import registered
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import check_count, require
@@ -213,6 +214,8 @@ class LinearAttention(AttentionLayer[DecodingState]):
     >>> torch.allclose(last, attention(x)[:, 9], atol=1e-5)
     True
     """
+
+    normalizer: Normalizer = registered("_modules")
 
     def __init__(
         self,

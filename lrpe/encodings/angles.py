@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from lrpe.autograd import registered
 from lrpe.errors import LrpeError, check_real, require
 from lrpe.precision import LACK_FLOAT64, Precise, in_float64, keep, keep_exact
 
@@ -158,6 +159,8 @@ class Angles(Precise):
     """
 
     axes: int = 1  # integers in a position
+    start: Tensor = registered("_buffers")
+    log_alpha: Tensor = registered("_parameters")
 
     def __init__(
         self,
@@ -172,8 +175,6 @@ class Angles(Precise):
         alpha = alpha if isinstance(alpha, Tensor) else torch.tensor(alpha, dtype=torch.float64, device="cpu")
         require(alpha.ndim in (1, 2), f"alpha must have shape (count,) or (heads, count); got {tuple(alpha.shape)}.")
         require(alpha.is_floating_point(), f"alpha must be real; got {alpha.dtype}.")
-        self.start: Tensor
-        self.log_alpha: Tensor
         alpha = alpha.detach().clone()
         keep_exact(self, "start" if learned else "alpha", alpha)
         if learned:

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from lrpe.autograd import Differentiable
+from lrpe.autograd import Differentiable, registered
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, keep, normal, without_autocast
 
@@ -125,6 +125,8 @@ class Householder(Basis):
         learned: whether v is a parameter.
     """
 
+    v: Tensor = registered("_buffers")
+
     def __init__(self, dim: int, reflections: int = 1, seed: int | None = None, learned: bool = False):
         super().__init__(dim)
         require(
@@ -134,7 +136,6 @@ class Householder(Basis):
         )
         self.reflections = reflections
         v = normal(reflections, dim, seed=seed)
-        self.v: Tensor
         keep(self, "v", v / v.norm(dim=-1, keepdim=True), learned)
 
     def table(self, dtype: torch.dtype = torch.float32) -> Table:

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from lrpe.autograd import registered
 from lrpe.encodings.basis import Basis
 from lrpe.encodings.position_matrix import Layout, PositionMatrix, Table, per_head, positions_for, rows_last, tensors_of
 from lrpe.errors import LrpeError, require
@@ -107,6 +108,8 @@ class Encoding(PositionalEncoding):
     """
 
     relative = True
+    basis: Basis = registered("_modules")
+    matrix: PositionMatrix = registered("_modules")
 
     def __init__(
         self,

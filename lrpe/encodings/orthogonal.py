@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from lrpe.autograd import Differentiable, differentiating_forward, one_at_a_time
+from lrpe.autograd import Differentiable, differentiating_forward, one_at_a_time, registered
 from lrpe.encodings.angles import Angles, geometric
 from lrpe.encodings.phase import cos_sin
 from lrpe.encodings.position_matrix import PositionMatrix, Table
@@ -19,6 +19,8 @@ class Orthogonal(PositionMatrix):
     Pairs are neighbours: (0, 1), (2, 3), ... The alternating part holds the eigenvalue -1, which the paper's proof
     leaves out because it takes C^(s) = -I for every s; C^(s) = (-1)^s I obeys the law. An odd d has q ≥ 1 or r ≥ 1.
     """
+
+    angles: Angles = registered("_modules")
 
     def __init__(self, dim: int, angles: Angles | None = None, alternating: int = 0):
         free = max(dim - alternating, 0)

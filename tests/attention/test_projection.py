@@ -60,3 +60,18 @@ def test_threads_do_not_change_a_product():
             assert_close(several, layer(x), rtol=0, atol=0)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_replaced_or_reparametrised_projection_is_the_one_that_is_used():
+    layer, x = lrpe.LinearAttention(8, heads=2), torch.randn(1, 3, 8)
+    layer.o_proj = torch.nn.Identity()
+    joined = layer(x)
+    layer._modules["o_proj"] = Projection(8, 5)  # as quantisation does
+    torch.nn.utils.parametrize.register_parametrization(layer.o_proj, "weight", torch.nn.Softplus())
+    torch.nn.utils.parametrize.register_parametrization(layer.o_proj, "bias", torch.nn.Tanh())
+    assert_close(layer(x), torch.nn.functional.linear(joined, layer.o_proj.weight, layer.o_proj.bias))
+    assert_close(layer.o_proj.weight, torch.nn.functional.softplus(layer.o_proj.parametrizations.weight.original))
+    del layer.o_proj
+    assert not hasattr(layer, "o_proj")
+    with pytest.raises(AttributeError, match="no attribute 'o_proj'"):
+        layer(x)
