@@ -113,17 +113,17 @@ def check_tensor(name: str, value: Any, like: "Tensor | None" = None) -> None:
 
     if not isinstance(value, torch.Tensor):
         raise LrpeError(f"{name} must be a tensor; got {type(value).__name__}.")
-    dense = value.layout == torch.strided and not (value.is_quantized or value.is_nested)
-    require(dense, lambda: f"{name} must be a dense tensor; got {_kind(value)}.")
-    if like is not None:
-        same = value.device == like.device
-        require(same, lambda: f"{name} must be on the device of x, {like.device}; got {value.device}.")
+    if value.layout != torch.strided or value.is_quantized or value.is_nested:
+        raise LrpeError(f"{name} must be a dense tensor; got {_kind(value)}.")
+    if like is not None and value.device != like.device:
+        raise LrpeError(f"{name} must be on the device of x, {like.device}; got {value.device}.")
 
 
 def check_real(name: str, value: Any, like: "Tensor | None" = None) -> None:
     """Raise unless the value is a tensor of real floating-point numbers."""
     check_tensor(name, value, like)
-    require(value.is_floating_point(), lambda: f"{name} must hold real floating-point numbers; got {value.dtype}.")
+    if not value.is_floating_point():
+        raise LrpeError(f"{name} must hold real floating-point numbers; got {value.dtype}.")
 
 
 def is_number(value: Any) -> bool:

@@ -216,11 +216,6 @@ class OneToken(NamedTuple):
     S: Tensor  # before the token
     z: Tensor | None
 
-    def shapes(self) -> Problem:
-        """Return a problem with the shapes of the encoded one: a real encoding keeps the width of φ(x)."""
-        delta = (None, None) if self.delta is None else (self.q, self.k)
-        return Problem(self.q, self.k, self.v, *delta)
-
     def encode(self) -> Problem:
         """Return the token with its features computed."""
         encoding, dtype = self.encoding, self.q.dtype
@@ -316,9 +311,9 @@ def describe_token(
     assert order.tokens.positions is not None  # a state sets them
     place = order.tokens.positions, phase, order.keys.mask
     z = None if delta is None else state.z
-    token = OneToken(q, k, v, choices.phi, encoding, *place, delta, log_decay, state.S, z)
-    check_state_fits(state, token.shapes())
-    return token
+    (batch, heads, _, d), e = k.shape, v.shape[3]
+    _check_state(state, (batch, heads, d, e), 0 if delta is None else d, v.device)  # M keeps the width of φ(x)
+    return OneToken(q, k, v, choices.phi, encoding, *place, delta, log_decay, state.S, z)
 
 
 def _rotates_pairs(encoding: PositionalEncoding) -> TypeGuard[Encoding]:
@@ -343,8 +338,13 @@ def _is_reflection_and_table(encoding: PositionalEncoding) -> TypeGuard[Encoding
 def check_state_fits(state: DecodingState, problem: Problem) -> None:
     """Refuse a state whose shapes or device differ from those of the input's features."""
     (batch, heads, _, f), v, summed = problem.k.shape, problem.v, problem.delta_k
-    expected = (batch, heads, f, v.shape[-1]), (batch, heads, 0 if summed is None else summed.shape[-1])
-    found = tuple(state.S.shape), tuple(state.z.shape)
-    require(found == expected, lambda: f"state must have S and z of shapes {expected}; got {found}.")
-    devices = {state.S.device, state.z.device, v.device}
-    require(len(devices) == 1, lambda: f"state must be on the input's device; got {sorted(map(str, devices))}.")
+    _check_state(state, (batch, heads, f, v.shape[-1]), 0 if summed is None else summed.shape[-1], v.device)
+
+
+def _check_state(state: DecodingState, S: tuple[int, ...], delta_width: int, device: torch.device) -> None:
+    """Refuse a state unless its S has this shape, its z the same batch and heads, and both are on this device."""
+    expected, found = (S, (*S[:2], delta_width)), (state.S.shape, state.z.shape)
+    require(found == expected, lambda: f"state must have S and z of shapes {expected}; got {(*map(tuple, found),)}.")
+    devices = state.S.device, state.z.device, device
+    one = devices[0] == devices[1] == device
+    require(one, lambda: f"state must be on the input's device; got {sorted({*map(str, devices)})}.")

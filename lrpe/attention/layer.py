@@ -212,7 +212,8 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         )
         axes = self.encoding.axes
         require(
-            axes == 1, f"A state counts steps along a sequence; this encoding has a grid of {axes} axes. Use forward."
+            axes == 1,
+            lambda: f"A state counts steps along a sequence; this encoding has a grid of {axes} axes. Use forward.",
         )
         self.check_inputs(x, x)
         if state is not None:
@@ -278,7 +279,8 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
     def check_inputs(self, x: Tensor, context: Tensor) -> None:
         width = self.sizes.width
         check_real("x", x)
-        check_real("context", context, x)
+        if context is not x:
+            check_real("context", context, x)
         require(
             x.ndim == context.ndim == 3
             and x.shape[-1] == context.shape[-1] == width

@@ -122,6 +122,8 @@ def zero_both_paddings(
     x: Tensor, context: Tensor, mask: Tensor | None, context_mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Zero the padding of x and of its context; if they are one tensor, return one tensor twice."""
+    if mask is None and context_mask is None:
+        return x, context
     shown = zero_padding(x, mask)
     return shown, shown if context is x else zero_padding(context, context_mask)
 
@@ -161,8 +163,10 @@ def _read_row(x: Tensor, given: Given, axes: int, state: AnyState | None, counts
     """Return the tokens of x, which are all those of their rows."""
     require(
         axes == 1 or not (counts or state is not None),
-        f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None and "
-        "state=None.",
+        lambda: (
+            f"Decays and states count steps along a sequence; this encoding has a grid of {axes} axes. Pass decay=None "
+            "and state=None."
+        ),
     )
     tokens = _check(given, x, axes)
     if state is not None:
@@ -178,8 +182,13 @@ def _read_row(x: Tensor, given: Given, axes: int, state: AnyState | None, counts
     return _fill_in(tokens, state, x, counts)
 
 
+_UNDESCRIBED = Tokens(None, None, None)
+
+
 def _check(given: Given, x: Tensor, axes: int) -> Tokens:
     """Return what is said of the tokens, checked, each part in its one shape."""
+    if all(x is None for x in given):
+        return _UNDESCRIBED
     sequences, bounds = given.sequences, None
     if given.cu_seqlens is not None:
         require(sequences is None, "cu_seqlens and sequences both separate packed sequences; pass one of the two.")
