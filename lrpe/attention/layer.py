@@ -232,8 +232,8 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
         )
         check_tensor("x", x)
         require(x.ndim == 2, lambda: f"x must be one token per row, (batch, width); got {tuple(x.shape)}. See prefill.")
-        out, state = self.prefill(x[:, None], state, mask=read_step_mask(mask))
-        return out[:, 0], state
+        out, state = self.prefill(x.unsqueeze(1), state, mask=read_step_mask(mask))
+        return out.squeeze(1), state
 
     def attend(
         self,
@@ -314,7 +314,9 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
 
     def join(self, heads: Tensor, x: Tensor) -> Tensor:
         """Join the heads, gate them by the tokens x, and project; (batch, heads, n, value_dim) -> (batch, n, width)."""
-        joined = heads.transpose(1, 2).flatten(2)
+        batch, count, n, width = heads.shape
+        # one token's rows are in order, and for one token calls cost more than arithmetic
+        joined = heads.reshape(batch, 1, count * width) if n == 1 else heads.transpose(1, 2).flatten(2)
         y = self.o_proj(joined if self.output_gate is None else self.output_gate(joined, x))
         return self.dropout(y) if self.training else y
 
@@ -322,4 +324,6 @@ class AttentionLayer(nn.Module, ABC, Generic[State]):
 def _split_heads(x: Tensor, heads: int) -> Tensor:
     """(batch, n, heads · d) -> (batch, heads, n, d)."""
     batch, n, width = x.shape
+    if n == 1:  # already in order, and for one token calls cost more than arithmetic
+        return x.view(batch, heads, 1, width // heads)
     return x.view(batch, n, heads, width // heads).transpose(1, 2)

@@ -241,7 +241,7 @@ def _consecutive(state: AnyState | None, x: Tensor) -> Tokens:
     batch, n = x.shape[0], x.shape[-2]
     if state is None:
         return Tokens(None, None, None, next=torch.full((batch,), n, dtype=torch.long, device=x.device))
-    positions = state.position[:, None]
+    positions = state.position.unsqueeze(1)
     if n != 1:  # for one token, calls cost more than arithmetic
         positions = torch.arange(n, device=x.device) + positions
     return Tokens(positions, None, None, next=state.position + n, consecutive=True)
