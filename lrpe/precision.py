@@ -69,7 +69,9 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def in_float64(tensor: Tensor) -> Tensor:
     """Return the tensor in float64, on its own device if that has float64, else on the CPU."""
-    return tensor.to("cpu" if tensor.device.type in LACK_FLOAT64 else tensor.device, torch.float64)
+    if tensor.dtype is torch.float64:  # such a tensor is on no device that lacks them
+        return tensor
+    return (tensor.cpu() if tensor.device.type in LACK_FLOAT64 else tensor).double()
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager:

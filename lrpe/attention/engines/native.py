@@ -103,11 +103,9 @@ def declines_token(token: OneToken) -> str | None:
 
 def native_step(token: OneToken | Problem) -> Sums:
     """Return o (divided by Δ if the token is unencoded), Δ and the next state; the state before is unchanged."""
-    q, k, v, S, z = (None if x is None else x.contiguous() for x in (token.q, token.k, token.v, token.S, token.z))
-    assert q is not None
-    assert k is not None
-    assert v is not None
-    assert S is not None
+    assert token.S is not None
+    q, k, v, S = token.q.contiguous(), token.k.contiguous(), token.v.contiguous(), token.S.contiguous()
+    z = None if token.z is None else token.z.contiguous()
     (batch, heads, _, f), key_heads, e = q.shape, k.shape[1], v.shape[3]
     native = NativeStep(batch, heads, key_heads, f, e, 0 if z is None else z.shape[2])
     native.threads = torch.get_num_threads()
@@ -156,7 +154,8 @@ def _describe_encoding(native: NativeStep, token: OneToken) -> list[Tensor]:
     """Set P and the angles of Λ, whose cosines the kernel computes in double."""
     alive, basis, matrix = [], token.encoding.basis, token.encoding.matrix
     if isinstance(basis, Householder):
-        V = basis.v.to(torch.float32).contiguous()
+        V = basis.v.contiguous()
+        V = V if V.dtype is torch.float32 else V.to(torch.float32)
         native.V, native.reflections = V.data_ptr(), V.shape[0]
         alive.append(V)
     assert isinstance(matrix, Orthogonal)
