@@ -70,8 +70,9 @@ def differentiating_forward() -> bool:
 
 def only_torch_operations() -> bool:
     """Return whether each operation must be one of torch's, as something records, transforms or differentiates them."""
-    tracing = torch.jit.is_tracing()  # type: ignore[attr-defined]
-    return not eager() or differentiating_forward() or tracing or is_in_torch_dispatch_mode()
+    if not eager():  # first: a compiler cannot trace the other questions
+        return True
+    return differentiating_forward() or is_in_torch_dispatch_mode() or torch.jit.is_tracing()  # type: ignore[attr-defined]
 
 
 class _Registered:

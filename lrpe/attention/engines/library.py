@@ -194,19 +194,21 @@ def _load_product() -> Callable[..., int] | None:
 
 def can_multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Return whether the kernel can compute x Wᵀ + b, without a gradient: a few rows of float32 on a CPU."""
-    if torch.compiler.is_compiling():  # first: what follows would break the graph, or tie it to the number of rows
+    if only_torch_operations():  # first: what follows would break a graph, or tie it to the number of rows
+        return False
+    if not (type(x) is Tensor and type(weight) is Parameter and (bias is None or type(bias) is Parameter)):
+        return False
+    width = weight.shape[-1]
+    if x.shape[-1] != width or not 0 < x.numel() <= _MOST_ROWS * width:
         return False
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return False
-    width = weight.shape[-1]
-    if not (type(x) is Tensor and type(weight) is Parameter and 0 < x.numel() <= _MOST_ROWS * width):
+    if not (x.dtype is weight.dtype is torch.float32 and x.is_cpu and weight.is_cpu):
         return False
-    if not (x.dtype is weight.dtype is torch.float32 and x.is_cpu and weight.is_cpu and x.shape[-1] == width):
+    if bias is not None and not (bias.dtype is torch.float32 and bias.is_cpu):
         return False
-    fits = bias is None or (type(bias) is Parameter and bias.dtype is torch.float32 and bias.is_cpu)
-    if not fits or torch.is_autocast_enabled("cpu") or torch.get_num_threads() > _MOST_THREADS:
-        return False
-    return not only_torch_operations() and _load_product() is not None
+    few_threads = torch.get_num_threads() <= _MOST_THREADS
+    return few_threads and not torch.is_autocast_enabled("cpu") and _load_product() is not None
 
 
 def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

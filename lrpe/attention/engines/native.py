@@ -88,14 +88,15 @@ def feature_code(phi: Callable[[Tensor], Tensor]) -> tuple[int, float] | None:
 
 def declines_token(token: OneToken) -> str | None:
     """Return why the kernel does not take this token, or None."""
-    read = [x for x in (token.q, token.k, token.v, token.S, token.z) if x is not None]
-    if any(type(x) not in _PLAIN_TYPES for x in read):
-        return "it reads plain tensors only, no subclass"
-    if not all(x.is_cpu for x in read):
-        return f"it runs on the CPU; q is on {token.q.device}"
-    odd = next((x.dtype for x in read if x.dtype is not torch.float32), None)
-    if odd is not None:
-        return f"it computes in float32; got {odd}"
+    for x in (token.q, token.k, token.v, token.S, token.z):
+        if x is None:
+            continue
+        if type(x) not in _PLAIN_TYPES:
+            return "it reads plain tensors only, no subclass"
+        if not x.is_cpu:
+            return f"it runs on the CPU; q is on {token.q.device}"
+        if x.dtype is not torch.float32:
+            return f"it computes in float32; got {x.dtype}"
     if feature_code(token.phi) is None:
         return "it has no such feature map"
     return "there is nothing to sum" if token.q.numel() == 0 or token.v.numel() == 0 else None
