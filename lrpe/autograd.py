@@ -17,6 +17,7 @@ The hooks are private because torch has no public way to ask the same question:
 - ``super(Function, cls).apply`` in ``Differentiable.of`` is the C++ ``apply``, without the Python wrapper around it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,6 +74,31 @@ def only_torch_operations() -> bool:
     if not eager():  # first: a compiler cannot trace the other questions
         return True
     return differentiating_forward() or is_in_torch_dispatch_mode() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+
+
+class Remembered:
+    """A function of a constant tensor, computed again if the tensor is another one or was written to.
+
+    torch counts the writes to a tensor for its own checks; like those, this does not see a write through ``.data``.
+    """
+
+    def __init__(self, compute: Callable[[Tensor], Tensor]):
+        self._compute = compute
+        self._last: tuple[Tensor | None, int, Tensor | None] = (None, 0, None)  # of one call, for other threads
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        if only_torch_operations() or tensor.requires_grad or tensor.is_inference():  # no write to the last is counted
+            return self._compute(tensor)
+        of, writes, result = self._last
+        if result is None or of is not tensor or writes != tensor._version:
+            with torch.inference_mode(False):  # a result that training, too, can use
+                result = self._compute(tensor)
+            self._last = tensor, tensor._version, result
+        return result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy nothing that was remembered: the writes to a copy of the tensor are counted anew."""
+        return Remembered, (self._compute,)
 
 
 class _Registered:

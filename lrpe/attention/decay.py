@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lrpe.attention.sums.problem import FORGET
 from lrpe.attention.tokens import Tokens
-from lrpe.autograd import has_values, registered
+from lrpe.autograd import Remembered, has_values, registered
 from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.errors import LrpeError, check_count, check_tensor, require, unknown_name
 from lrpe.precision import Precise, compute_dtype, in_float64, keep, without_autocast
@@ -67,9 +67,14 @@ class FixedDecay(Decay):
     def __init__(self, r: Tensor | Sequence[float]):
         super().__init__()
         self.register_buffer("r", _read_rates(r).clone().float().to(torch.get_default_device()))
+        self._log = Remembered(_log_per_head)
 
     def forward(self, x: Tensor) -> Tensor:
-        return in_float64(self.r).log().view(1, -1, 1)  # float64: an error would be multiplied by the distance
+        return self._log(self.r)
+
+
+def _log_per_head(r: Tensor) -> Tensor:
+    return in_float64(r).log().view(1, -1, 1)  # float64: an error would be multiplied by the distance
 
 
 class LearnedDecay(Decay):

@@ -1,6 +1,8 @@
 """A log-decay per token: the sums against the n × n formula, with every gradient, and the layers that learn one."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -267,3 +269,28 @@ def test_a_gate_stays_in_float32_in_a_bfloat16_layer():
     layer = LinearAttention(8, 2, "rope", decay="gated").bfloat16()
     assert layer.decay.weight.dtype == layer.decay.bias.dtype == torch.float32
     assert layer(features(1, 5, 8).bfloat16()).isfinite().all()
+
+
+def test_a_fixed_decay_that_is_written_to_is_the_new_one():
+    decay, x = FixedDecay([0.5, 0.25]), torch.zeros(1, 1, 4)
+
+    def is_that_of(decay: FixedDecay, *r: float) -> bool:
+        return torch.allclose(decay(x).exp().flatten(), torch.tensor(r, dtype=torch.float64))
+
+    with torch.inference_mode():
+        assert is_that_of(decay, 0.5, 0.25)
+    assert not decay(x).is_inference()
+    decay.load_state_dict({"r": torch.tensor([0.125, 1.0])})
+    copied = copy.deepcopy(decay)
+    assert is_that_of(copied, 0.125, 1.0)
+    assert is_that_of(decay, 0.125, 1.0)
+    with torch.inference_mode():
+        decay.r.fill_(0.5)
+        assert is_that_of(decay, 0.5, 0.5)
+        decay.r = torch.tensor([0.25, 0.25])  # made in inference mode: no writes are counted
+        assert is_that_of(decay, 0.25, 0.25)
+        decay.r.fill_(0.5)
+        assert is_that_of(decay, 0.5, 0.5)
+    replaced = torch.func.functional_call(copied, {"r": torch.tensor([0.75, 0.75])}, (x,))
+    assert_close(replaced.exp().flatten(), torch.tensor([0.75, 0.75], dtype=torch.float64))
+    assert is_that_of(pickle.loads(pickle.dumps(copied)).double(), 0.125, 1.0)
