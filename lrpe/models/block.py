@@ -175,13 +175,17 @@ class BatchNorm(nn.BatchNorm1d):
         return ((precise - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias).to(x.dtype)
 
     def track(self, mean: Tensor, variance: Tensor) -> None:
-        """Update the running averages of the mean and the unbiased variance, as nn.BatchNorm1d does."""
+        """Update the running averages of the mean and the unbiased variance, as nn.BatchNorm1d does.
+
+        Autograd does not count the writes, as it does not count torch's own: a batch without padding has kept the
+        averages for its backward pass, which does not read them.
+        """
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         assert self.momentum is not None
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-        self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
+        self.running_mean.data.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+        self.running_var.data.lerp_(variance.to(self.running_var.dtype), self.momentum)
         self.num_batches_tracked.add_(1)
 
 

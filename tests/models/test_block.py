@@ -123,6 +123,19 @@ def test_batch_norm_without_a_real_token_gives_numbers():
     assert norm.running_var.isfinite().all()
 
 
+def test_batch_norm_of_two_texts_in_one_step_has_the_gradients_of_both():
+    whole, padded = torch.randn(2, 3, 5, 4).double()  # as in a pair of texts, one of which is padded
+    mask, everything = torch.arange(5) < torch.tensor([5, 2, 4])[:, None], torch.ones(3, 5, dtype=torch.bool)
+    gradients, means = [], []
+    for mask_of_whole in (None, everything):
+        norm = BatchNorm(4).double()
+        (norm(whole, mask_of_whole) * norm(padded, mask)).sum().backward()
+        gradients.append([norm.weight.grad, norm.bias.grad])
+        means.append([norm.running_mean, norm.running_var])
+    assert_close(gradients[0], gradients[1])
+    assert_close(means[0], means[1])
+
+
 def test_batch_norm_of_many_tokens_does_not_overflow_in_half_precision():
     norm, mask = BatchNorm(1), torch.ones(20, 4000, dtype=torch.bool)
     mask[0, 0] = False
