@@ -123,7 +123,8 @@ def registered(kept: str) -> Any:
     parameter that is replaced there is replaced here. A plain attribute of the module comes first, as in torch.
 
     Args:
-        kept: the dictionary: "_modules", "_parameters" or "_buffers".
+        kept: the dictionary: "_modules", "_parameters" or "_buffers". It must always be the same one, as a compiler
+            cannot trace the second search.
     """
     return _Registered(kept)
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from lrpe.autograd import Differentiable, registered
+from lrpe.autograd import Differentiable
 from lrpe.errors import require
 from lrpe.precision import Precise, compute_dtype, keep, normal, without_autocast
 
@@ -125,7 +125,7 @@ class Householder(Basis):
         learned: whether v is a parameter.
     """
 
-    v: Tensor = registered("_buffers")
+    v: Tensor
 
     def __init__(self, dim: int, reflections: int = 1, seed: int | None = None, learned: bool = False):
         super().__init__(dim)

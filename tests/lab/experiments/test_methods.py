@@ -11,7 +11,7 @@ TINY = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attent
 CAUSAL, BOTH_WAYS = TINY | {"causal": True}, TINY | {"causal": False}
 IMAGE = BOTH_WAYS | {"image_size": 8, "patch_size": 2, "num_channels": 1, "position_layout": "grid"}
 
-ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "switched-gated", "mamba3")
+ALONG_A_SEQUENCE = ("spe", "selective", "selective-gated", "selective-gate-conv", "switched-gated", "mamba3")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
