@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_two_processes_share_a_row_and_its_memory():
-    one, two = (_measure_step(count, 12_288, Sizes(2, 64, 1), rounds=1) for count in (1, 2))
+    one, two = (_measure_step(count, 6_144, Sizes(2, 64, 1), rounds=1) for count in (1, 2))
     assert two.loss == pytest.approx(one.loss, rel=1e-5)
     assert one.whole > one.bytes > two.bytes > 0
     (line,) = _compare([one, two], goal=0.9)
