@@ -67,6 +67,11 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def in_dtype(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the tensor in this dtype; for one token, even a conversion to the same dtype takes as long as a sum."""
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
 def in_float64(tensor: Tensor) -> Tensor:
     """Return the tensor in float64, on its own device if that has float64, else on the CPU."""
     if tensor.dtype is torch.float64:  # such a tensor is on no device that lacks them

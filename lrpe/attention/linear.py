@@ -44,7 +44,7 @@ from lrpe.encodings.encoding import PositionalEncoding
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import check_count, require
 from lrpe.parallel import Part
-from lrpe.precision import compute_dtype
+from lrpe.precision import compute_dtype, in_dtype
 
 
 def sum_and_normalize(
@@ -64,7 +64,7 @@ def sum_and_normalize(
         if engine.name != "torch" if part is None else _continues_parts(engine, summation):
             sums = _sum_described(engine, unencoded, part)
             out = sums.out if unencoded.delta else normalizer(sums.out, None)
-            return _to_dtype(out, v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
+            return in_dtype(out, v.dtype), _state_after(sums, order.tokens, phase) if wants_state else None
     queries, keys = _encode(q, k, choices, order, phase)
     log_decay = decay_between(order.log_decay, order.tokens)
     delta_q, delta_k = normalizer.delta_features(queries), normalizer.delta_features(keys)
@@ -108,11 +108,6 @@ def _sum_described(engine: Engine, problem: Unencoded | OneToken, part: Part | N
     assert isinstance(problem, Unencoded)  # a token after a state is no part of a row
     shapes = problem.shapes()._replace(log_decay=problem.log_decay)
     return continue_over_parts(shapes, part, lambda S, z: engine.sums(problem._replace(S=S, z=z, summary=S is None)))
-
-
-def _to_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return x in this dtype; for one token, even a conversion to the same dtype takes as long as a sum."""
-    return x if x.dtype is dtype else x.to(dtype)
 
 
 def _check_part(encoding: PositionalEncoding, tokens: Tokens, wants_state: bool) -> None:

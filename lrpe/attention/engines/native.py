@@ -16,7 +16,7 @@ from lrpe.autograd import needs_gradient, only_torch_operations
 from lrpe.encodings.angles import Angles
 from lrpe.encodings.basis import Householder
 from lrpe.encodings.orthogonal import Orthogonal
-from lrpe.precision import in_float64
+from lrpe.precision import in_dtype, in_float64
 
 _PHI = {identity: 0, elu_plus_one: 1, relu: 2, F.softplus: 3, F.silu: 4}  # enum Phi of problem.h
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter)
@@ -155,8 +155,7 @@ def _describe_encoding(native: NativeStep, token: OneToken) -> list[Tensor]:
     """Set P and the angles of Λ, whose cosines the kernel computes in double."""
     alive, basis, matrix = [], token.encoding.basis, token.encoding.matrix
     if isinstance(basis, Householder):
-        V = basis.v.contiguous()
-        V = V if V.dtype is torch.float32 else V.to(torch.float32)
+        V = in_dtype(basis.v, torch.float32).contiguous()
         native.V, native.reflections = V.data_ptr(), V.shape[0]
         alive.append(V)
     assert isinstance(matrix, Orthogonal)

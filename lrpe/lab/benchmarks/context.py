@@ -77,7 +77,7 @@ class _ContextResult(Measurement):
         return [
             "Memory is the greatest resident memory of a process during the step, above that before it; freed memory",
             "returns to the system at once, which costs time. The greater of the processes counts.",
-            "The losses of one process and of several agree, or nothing is printed.",
+            *(["The losses of one process and of several agree, or nothing is printed."] if self.lines else []),
         ]
 
 
