@@ -16,14 +16,14 @@ from lrpe.registry import Registry
 
 
 class Member(NamedTuple):
-    """The feature map, normaliser and decay that an encoding was published with, by default the recommended ones."""
+    """The feature map, normaliser and decay that an encoding was published with; here, those of q, k and v alone."""
 
     feature_map: str = "elu+1"
     normalizer: str = "plain"
     decay: str | None = "spread"
 
 
-RECOMMENDED_ENCODING = "type2"  # the other recommended parts are those of Member()
+DEFAULT_ENCODING, DEFAULTS = "type2", Member()  # of attention; models have others
 MEMBERS: Registry[Member] = Registry(
     {
         "pope": Member(feature_map="softplus", decay=None),
@@ -35,20 +35,27 @@ MEMBERS: Registry[Member] = Registry(
 )
 
 
-def member_of(encoding: Any) -> Member:
-    """Return the parts that "default" means with an encoding: a name, fields with a name, or any other choice."""
+def member_of(encoding: Any, others: Member = DEFAULTS) -> Member:
+    """Return the parts that "default" means with an encoding: a name, fields with a name, or any other choice.
+
+    ``others`` are the parts for an encoding that was published without any.
+    """
     name = encoding.get("name") if isinstance(encoding, dict) else encoding
     if isinstance(name, str):
-        return MEMBERS.get(name, Member())
+        return MEMBERS.get(name, others)
     own = isinstance(name, EncodingConfig | PositionalEncoding) and name.decay is not None
-    return Member(decay=None) if own else Member()
+    return others._replace(decay=None) if own else others
 
 
 def complete(
-    encoding: Any, feature_map: str | FeatureMap, normalizer: str | Normalizer, decay: DecayChoice
+    encoding: Any,
+    feature_map: str | FeatureMap,
+    normalizer: str | Normalizer,
+    decay: DecayChoice,
+    others: Member = DEFAULTS,
 ) -> tuple[str | FeatureMap, str | Normalizer, DecayChoice]:
-    """Return the three choices, each "default" replaced by what the encoding was published with."""
-    member = member_of(encoding)
+    """Return the three choices, each "default" replaced by what the encoding was published with, or by ``others``."""
+    member = member_of(encoding, others)
     return (
         member.feature_map if _is_default(feature_map) else feature_map,
         member.normalizer if _is_default(normalizer) else normalizer,

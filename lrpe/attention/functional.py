@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.choices import (
-    RECOMMENDED_ENCODING,
+    DEFAULT_ENCODING,
     Summation,
     choose_encoding,
     choose_summation,
@@ -37,7 +37,7 @@ def linear_attention(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    encoding: str | EncodingConfig | PositionalEncoding = RECOMMENDED_ENCODING,
+    encoding: str | EncodingConfig | PositionalEncoding = DEFAULT_ENCODING,
     feature_map: str | FeatureMap = "default",
     normalizer: str | Normalizer = "default",
     *,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lrpe.attention.choices import (
-    RECOMMENDED_ENCODING,
+    DEFAULT_ENCODING,
     Bidirectional,
     Causal,
     EncodingChoice,
@@ -221,7 +221,7 @@ class LinearAttention(AttentionLayer[DecodingState]):
         self,
         width: int,
         heads: int,
-        encoding: EncodingChoice = RECOMMENDED_ENCODING,
+        encoding: EncodingChoice = DEFAULT_ENCODING,
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,

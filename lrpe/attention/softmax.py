@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lrpe.attention.choices import RECOMMENDED_ENCODING, EncodingChoice, Summation, choose_encoding, choose_summation
+from lrpe.attention.choices import DEFAULT_ENCODING, EncodingChoice, Summation, choose_encoding, choose_summation
 from lrpe.attention.decay import DecayChoice
 from lrpe.attention.description import Order, check_cross_attention, last_phase, make_tables, phases_of
 from lrpe.attention.layer import AttentionLayer, Heads
@@ -61,7 +61,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         self,
         width: int,
         heads: int,
-        encoding: EncodingChoice | CanonicalForm = RECOMMENDED_ENCODING,
+        encoding: EncodingChoice | CanonicalForm = DEFAULT_ENCODING,
         key_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,

@@ -10,6 +10,7 @@ from lrpe.errors import unknown_name
 from lrpe.models.configuration import LrpeConfig
 
 _PAPER_ROW = {"encoding": "type2", "normalizer": "output", "decay": None}
+_PAPERS_BLOCK: dict[str, Any] = {"output_gate": None, "convolution": None}  # the paper has neither
 _UNGATED = {"gated": False, "attention_bias": True, "mlp_bias": True, "norm": "layer"}
 
 ALM = _PAPER_ROW | _UNGATED | {
@@ -111,4 +112,4 @@ def architecture(name: str, **changes: Any) -> LrpeConfig:
     """
     if name not in ARCHITECTURES:
         raise unknown_name("architecture", name, ARCHITECTURES)
-    return LrpeConfig(**ARCHITECTURES[name] | changes)
+    return LrpeConfig(**_PAPERS_BLOCK | ARCHITECTURES[name] | changes)

@@ -7,12 +7,12 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from lrpe.attention.choices import RECOMMENDED_ENCODING, complete
+from lrpe.attention.choices import Member, complete, member_of
 from lrpe.errors import LrpeError, require, unknown_name
 from lrpe.models.layer_choices import LayerChoices
 from lrpe.models.schema import FIELDS, check_fields, is_whole, read_object, shorten
 
-FORMAT = 2
+FORMAT = 3
 
 
 def _rename_half_rotation(values: dict[str, Any]) -> dict[str, Any]:
@@ -28,11 +28,20 @@ def _rename_half_rotation(values: dict[str, Any]) -> dict[str, Any]:
     return values | {"encoding": rename(values["encoding"])} if "encoding" in values else values
 
 
+def _name_earlier_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """Until format 2 the default was Type 2 with the spread decay, without an output gate or a convolution."""
+    named = {"encoding": "type2", "output_gate": None, "convolution": None} | values
+    return {"decay": member_of(named["encoding"]).decay} | named
+
+
 # format -> its fields as those of the next one
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _rename_half_rotation}
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _rename_half_rotation, 2: _name_earlier_defaults}
 
 _OF_LAYERS = ("attention", "encoding", "decay", "eos_token_id")  # a tuple is accepted for a list
 _COMPLETED = ("feature_map", "normalizer", "decay")  # "default" depends on the encoding
+# What "default" means for the rest: along a sequence, and where patches lie on a grid or a diagonal of it
+_ALONG_A_SEQUENCE = {"encoding": "selective", "convolution": 4}, Member(decay="gated")
+_ON_A_GRID = {"encoding": "type2", "convolution": None}, Member(decay=None)
 _FOLLOWING = ("num_key_value_heads", "head_dim")  # None is derived from the other sizes
 _MOST_PARAMETERS = 2**40  # 4 TB in float32: more is a mistake in the sizes, refused before memory is allocated
 
@@ -50,17 +59,19 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
             "linear*3+softmax"; or a list with one of them per layer.
         encoding: a name such as "type2" or "fourier*unitary"; a name with changes, {"name": "type2", "base": 500.0};
             the fields of an EncodingConfig; or a list with one of these per layer. Layers draw different Householder
-            vectors and permutations from one seed; a seed inside a list entry is used unchanged.
+            vectors and permutations from one seed; a seed inside a list entry is used unchanged. "default" becomes
+            "selective", or "type2" where positions are not a sequence.
         feature_map, normalizer: names of the parts of linear attention; see docs/choosing.md. "default" becomes the
             part that the named encoding was published with, or else the recommended one: elu+1, plain, and decay
-            "spread".
+            "gated", or None where positions are not a sequence.
         decay: "default", "spread" (one r per key head, with ranges from a few tokens to thousands), "tnl"
             (TransNormerLLM's, by layer and head), "retnet", "learned" (one r per head), "gated" (one r per head and
             token), "mamba3" (the same by the Δ of that encoding), a list of r, or None.
         output_gate: "sigmoid" or "silu", multiplies the joined heads of attention by that function of a projection of
             their input; or None.
         convolution: kernel size of a short convolution along the tokens on q, k and v; None for no convolution. It is
-            causal in causal models and centred in others, and needs position_layout="sequence".
+            causal in causal models and centred in others, and needs position_layout="sequence"; there "default"
+            becomes 4, and elsewhere None.
         convolution_activation: "silu" after the convolution, or None.
         causal: whether a token sees only itself and earlier tokens; None uses the default of the model class.
         absolute_positions: None, "sinusoidal" or "learned" (``max_position_embeddings`` of them), added to embeddings.
@@ -101,12 +112,12 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
         intermediate_size: int = 2048,
         max_position_embeddings: int = 2048,
         attention: str | list[str] = "linear",
-        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = RECOMMENDED_ENCODING,
+        encoding: str | dict[str, Any] | list[str | dict[str, Any]] = "default",
         feature_map: str = "default",
         normalizer: str = "default",
         decay: str | list[float] | None = "default",
-        output_gate: str | None = None,
-        convolution: int | None = None,
+        output_gate: str | None = "silu",
+        convolution: int | str | None = "default",
         convolution_activation: str | None = None,
         causal: bool | None = None,
         absolute_positions: str | None = None,
@@ -243,9 +254,16 @@ class LrpeConfig(LayerChoices, PreTrainedConfig):
 
 
 def complete_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the feature map, normaliser and decay, with "default" replaced by what the encoding calls for."""
-    chosen = complete(values["encoding"], *(values[name] for name in _COMPLETED))
-    return dict(zip(_COMPLETED, chosen, strict=True))
+    """Return the fields that may be "default", with that replaced by what the encoding and the positions call for."""
+    defaults, others = _ALONG_A_SEQUENCE if values["position_layout"] == "sequence" else _ON_A_GRID
+    found = {name: default if _is_default(values[name]) else values[name] for name, default in defaults.items()}
+    feature_map, normalizer, decay = (values[name] for name in _COMPLETED)
+    chosen = complete(found["encoding"], feature_map, normalizer, decay, others)
+    return found | dict(zip(_COMPLETED, chosen, strict=True))
+
+
+def _is_default(value: Any) -> bool:
+    return isinstance(value, str) and value == "default"
 
 
 def upgrade_fields(values: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One default everywhere, and names wherever objects do."""
+"""One default for attention, and names wherever objects do."""
 
 import inspect
 
@@ -17,26 +17,24 @@ from lrpe import (
     linear_attention,
     spread_decay,
 )
-from lrpe.attention.choices import RECOMMENDED_ENCODING, Member, complete
-from lrpe.models import LrpeConfig
+from lrpe.attention.choices import DEFAULT_ENCODING, Member, complete
 from tests.encodings.compositions import features
 
 
-@pytest.mark.parametrize("function", [LinearAttention, linear_attention, LrpeConfig], ids=lambda each: each.__name__)
-def test_the_defaults_are_those_that_are_recommended(function):
+@pytest.mark.parametrize("function", [LinearAttention, linear_attention], ids=lambda each: each.__name__)
+def test_attention_has_one_default_as_a_layer_and_as_a_function(function):
     parameters = inspect.signature(function).parameters
     defaults = {name: parameters[name].default for name in ("encoding", *Member._fields)}
-    assert defaults.pop("encoding") == RECOMMENDED_ENCODING
+    assert defaults.pop("encoding") == DEFAULT_ENCODING
     assert set(defaults.values()) == {"default"}
-    assert complete(RECOMMENDED_ENCODING, **defaults) == Member()
+    assert complete(DEFAULT_ENCODING, **defaults) == Member()
 
 
 def test_a_layer_by_default_is_type_2_with_the_spread_decay():
-    layer, config = LinearAttention(8, 2), LrpeConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1)
+    layer = LinearAttention(8, 2)
     assert type(layer.encoding.matrix).__name__ == "Orthogonal"
     assert type(layer.encoding.basis).__name__ == "Householder"
     assert_close(layer.decay.r, torch.tensor(spread_decay(2)))
-    assert config.layer_decay(0) == "spread"
     assert SoftmaxAttention(8, 2).decay is None  # which forgets by itself
 
 

@@ -52,12 +52,39 @@ def test_a_list_gives_each_layer_its_own_and_takes_its_seed_as_it_is():
     assert [hybrid.layer_attention(i) for i in range(2)] == ["linear", "softmax"]
 
 
-def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
+def test_the_default_is_a_linear_model_with_selective_steps_a_gated_decay_a_gate_and_a_convolution():
     config = LrpeConfig()
     assert config.layer_attention(0) == "linear"
-    assert config.layer_encoding(0).matrix == "orthogonal"
-    assert config.absolute_positions is None
-    assert config.layer_decay(0) == "spread"
+    assert (config.layer_encoding(0).matrix, config.layer_encoding(0).steps) == ("orthogonal", "head")
+    assert (config.head_dim, config.absolute_positions) == (64, None)
+    assert (config.layer_decay(0), config.output_gate, config.convolution) == ("gated", "silu", 4)
+
+
+def test_the_default_follows_what_the_encoding_was_published_with_and_where_positions_lie():
+    named = LrpeConfig(encoding="type2")
+    assert (named.decay, named.feature_map, named.normalizer, named.convolution) == ("gated", "elu+1", "plain", 4)
+    published = LrpeConfig(encoding="retnet")
+    assert (published.decay, published.feature_map) == ("retnet", "identity")
+    for layout in ("grid", "diagonal"):
+        patches = LrpeConfig(image_size=32, position_layout=layout)
+        assert (patches.encoding, patches.decay, patches.convolution, patches.output_gate) == (
+            "type2", None, None, "silu",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("encoding", "decay"), [(None, "spread"), ("rope", "spread"), ("pope", None), ({"name": "lrpe-d"}, "tnl")]
+)
+def test_an_earlier_format_keeps_the_defaults_of_its_time(tmp_path, encoding, decay):
+    tiny_config().save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    values = json.loads(file.read_text()) | {"format": 2}
+    for name in ("encoding", "decay", "output_gate", "convolution", "feature_map", "normalizer"):
+        del values[name]
+    file.write_text(json.dumps(values if encoding is None else values | {"encoding": encoding}))
+    read = LrpeConfig.from_pretrained(tmp_path)
+    assert (read.encoding, read.decay) == (encoding or "type2", decay)
+    assert (read.output_gate, read.convolution, read.format) == (None, None, configuration.FORMAT)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +109,7 @@ def test_the_default_is_a_linear_model_with_a_relative_encoding_and_decay():
         ({"hidden_dropout_prob": 1.0}, r"hidden_dropout_prob must be a rate in \[0, 1\)"),
         ({"position_layout": "grid"}, "position_layout must be 'sequence' for text"),
         ({"image_size": 30}, "multiple of patch_size; got image_size=30, patch_size=16"),
-        ({"image_size": 32, "position_layout": "grid"}, "position_layout=.grid.. Pass decay=None"),
+        ({"image_size": 32, "position_layout": "grid", "convolution": None}, "position_layout=.grid.. Pass decay=None"),
     ],
 )
 def test_a_broken_law_is_named(changes, message):

@@ -67,7 +67,10 @@ def test_a_pattern_builds_the_layers_of_its_list():
         ({"output_gate": "relu"}, "no output_gate named 'relu'"),
         ({"output_gate": True}, "output_gate must be one of None, 'sigmoid', 'silu'"),
         ({"convolution": 1}, "convolution must be a whole number of 2 or more"),
-        ({"convolution_activation": "silu"}, "got convolution_activation='silu' and convolution=None"),
+        (
+            {"convolution": None, "convolution_activation": "silu"},
+            "got convolution_activation='silu' and convolution=None",
+        ),
         (
             {"convolution": 4, "position_layout": "grid", "image_size": 32, "decay": None},
             "convolution needs position_l",

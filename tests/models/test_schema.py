@@ -120,8 +120,8 @@ def test_every_field_has_a_rule():
 @pytest.mark.parametrize("layout", ["grid", "diagonal"])
 def test_a_decay_needs_patches_in_a_sequence(layout):
     with pytest.raises(LrpeError, match=f"position_layout='{layout}'. Pass decay=None"):
-        LrpeConfig(image_size=32, position_layout=layout)
-    assert LrpeConfig(image_size=32, position_layout=layout, decay=None).position_layout == layout
+        LrpeConfig(image_size=32, position_layout=layout, decay="spread")
+    assert LrpeConfig(image_size=32, position_layout=layout).decay is None
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,10 @@ class Train:
     Attributes:
         column: task and its data.
         method: row of the table: base, rope, spe, per, type1, type2, type3, cosformer, pope, hope, p-rope, retnet,
-            lrpe-d, mamba3, none, softmax, softmax-decay, recommended, recommended-gate, recommended-conv,
-            recommended-gate-conv, softmax-decay-gate-conv, hybrid, hybrid-gate-conv, gated-gate-conv,
-            selective-gate-conv, softmax-gated-gate-conv, hybrid-gated-gate-conv, or any basis*matrix.
+            lrpe-d, mamba3, none, softmax, softmax-decay, softmax-decay-gate-conv, softmax-gated-gate-conv, spread,
+            spread-gate, spread-conv, spread-gate-conv, learned-decay, gated, gated-gate-conv, selective,
+            selective-gated, selective-gate-conv, switched-gated, hybrid, hybrid-gate-conv, hybrid-gated-gate-conv,
+            recommended, or any basis*matrix.
         setting: fair, absolute (fair, with absolute positions) or authors (as the paper's authors ran it).
         scale: paper, medium (40 minutes), small (minutes), demo (a minute) or smoke (seconds).
         seed: seed of weights, data and dropout.

@@ -179,7 +179,10 @@ def _plain(experiment: Experiment) -> Config:
 
 
 def _resolve(experiment: Experiment, decided: Config) -> Config:
-    values = _DEFAULTS | experiment.architecture | decided | experiment.model
+    return _completed(_DEFAULTS | experiment.architecture | decided | experiment.model)
+
+
+def _completed(values: Config) -> Config:
     return json.loads(json.dumps(values | complete_fields(values)))
 
 
@@ -207,9 +210,9 @@ def upgrade(values: Config) -> Config:
     experiment = from_dict(values)
     before = values.get(_RESOLVED)
     if before is None:
-        before = _resolve(experiment, conform(values.get(ROW, {}), dict[str, Any], ROW))
+        before = experiment.architecture | conform(values.get(ROW, {}), dict[str, Any], ROW) | experiment.model
     before = upgrade_fields({"format": 1} | conform(before, dict[str, Any], _RESOLVED))
-    return _plain(experiment) | {_RESOLVED: json.loads(json.dumps(_DEFAULTS)) | before}
+    return _plain(experiment) | {_RESOLVED: _completed(_DEFAULTS | before)}
 
 
 def apply_changes(experiment: Experiment, changes: Config) -> Experiment:

@@ -26,6 +26,8 @@ class Method:
         authors: fields that differ in the authors' own runs.
         both_ways: fields that differ in bidirectional models.
         positions: whether it needs absolute positions because it has no relative ones.
+        on_grids: fields that differ where positions are rows and columns.
+        head_dim: features per head that it asks for, where the model is wide enough for two such heads.
     """
 
     name: str
@@ -34,6 +36,8 @@ class Method:
     authors: Fields = field(default_factory=dict)
     both_ways: Fields = field(default_factory=dict)
     positions: bool = False
+    on_grids: Fields = field(default_factory=dict)
+    head_dim: int | None = None
 
 
 _OUTPUT, _ENCODED = {"normalizer": "output"}, {"normalizer": "encoded"}
@@ -41,10 +45,12 @@ _PHI = {"feature_map": "elu+1"}  # as in every other row, instead of the publish
 _NORM_PER_HEAD = {"feature_map": "identity", "normalizer": "output-rms-head"}  # RetNet's and Mamba's
 _TRANSNORMER = {"feature_map": "silu", "normalizer": "output-rms"}
 SOFTMAX = {"encoding": "rope", "attention": "softmax"}
-_RECOMMENDED = {"encoding": "type2", "normalizer": "plain", "decay": "spread"}
-_HYBRID = _RECOMMENDED | {"attention": "linear+softmax"}  # every second layer, so that two layers are enough
-_SELECTIVE = {"encoding": "selective"}
+_SPREAD = {"encoding": "type2", "normalizer": "plain", "decay": "spread"}
+_HYBRID = _SPREAD | {"attention": "linear+softmax"}  # every second layer, so that two layers are enough
+_SELECTIVE, _GATED = {"encoding": "selective"}, {"decay": "gated"}
 _GATE, _CONVOLUTION = {"output_gate": "silu"}, {"convolution": 4}
+_BOTH = _GATE | _CONVOLUTION
+_PAPERS_BLOCK: Fields = {"decay": None, "output_gate": None, "convolution": None}  # the paper has none of them
 _WITHOUT_DECAY = {"encoding": {"name": "per", "decay": None}}  # PermuteFormer's own choice for bidirectional models
 
 _METHODS = (
@@ -66,22 +72,23 @@ _METHODS = (
     Method("none", "no positions", {"encoding": "none"}),
     Method("softmax", "softmax + RoPE", SOFTMAX),
     Method("softmax-decay", "softmax + RoPE + decay", SOFTMAX | {"decay": "spread"}),
-    Method("recommended", "recommended", _RECOMMENDED),
-    Method("recommended-gate", "recommended + gate", _RECOMMENDED | _GATE),
-    Method("recommended-conv", "recommended + convolution", _RECOMMENDED | _CONVOLUTION),
-    Method("recommended-gate-conv", "recommended + both", _RECOMMENDED | _GATE | _CONVOLUTION),
-    Method("softmax-decay-gate-conv", "softmax + decay + both", SOFTMAX | {"decay": "spread"} | _GATE | _CONVOLUTION),
-    Method("hybrid", "hybrid", _HYBRID),
-    Method("hybrid-gate-conv", "hybrid + both", _HYBRID | _GATE | _CONVOLUTION),
+    Method("softmax-decay-gate-conv", "softmax + decay + both", SOFTMAX | {"decay": "spread"} | _BOTH),
+    Method("softmax-gated-gate-conv", "softmax + gated + both", SOFTMAX | _GATED | _BOTH),
+    Method("spread", "Type 2 + spread decay", _SPREAD),
+    Method("spread-gate", "spread decay + gate", _SPREAD | _GATE),
+    Method("spread-conv", "spread decay + convolution", _SPREAD | _CONVOLUTION),
+    Method("spread-gate-conv", "spread decay + both", _SPREAD | _BOTH),
     Method("learned-decay", "Type 2 + learned decay", {"encoding": "type2", "decay": "learned"}),
-    Method("gated", "Type 2 + gated decay", {"encoding": "type2", "decay": "gated"}),
-    Method("gated-gate-conv", "gated decay + both", {"encoding": "type2", "decay": "gated"} | _GATE | _CONVOLUTION),
-    Method("selective-gate-conv", "selective + gated + both", _SELECTIVE | {"decay": "gated"} | _GATE | _CONVOLUTION),
-    Method("softmax-gated-gate-conv", "softmax + gated + both", SOFTMAX | {"decay": "gated"} | _GATE | _CONVOLUTION),
-    Method("hybrid-gated-gate-conv", "hybrid + gated + both", _HYBRID | {"decay": "gated"} | _GATE | _CONVOLUTION),
+    Method("gated", "Type 2 + gated decay", {"encoding": "type2"} | _GATED),
+    Method("gated-gate-conv", "gated decay + both", {"encoding": "type2"} | _GATED | _BOTH),
     Method("selective", "selective Type 2 + decay", _SELECTIVE | {"decay": "spread"}),
-    Method("selective-gated", "selective Type 2 + gated decay", _SELECTIVE | {"decay": "gated"}),
-    Method("switched-gated", "switched + gated decay", {"encoding": "switched", "decay": "gated"}),
+    Method("selective-gated", "selective Type 2 + gated decay", _SELECTIVE | _GATED),
+    Method("selective-gate-conv", "selective + gated + both", _SELECTIVE | _GATED | _BOTH),
+    Method("switched-gated", "switched + gated decay", {"encoding": "switched"} | _GATED),
+    Method("hybrid", "hybrid", _HYBRID),
+    Method("hybrid-gate-conv", "hybrid + both", _HYBRID | _BOTH),
+    Method("hybrid-gated-gate-conv", "hybrid + gated + both", _HYBRID | _GATED | _BOTH),
+    Method("recommended", "recommended", _SELECTIVE | _GATED | _BOTH, on_grids={"encoding": "type2"}, head_dim=64),
 )
 METHODS: Registry[Method] = Registry({method.name: method for method in _METHODS})
 # Members of the family without a row of their own
@@ -141,13 +148,20 @@ def _rows_own(method: Method, model: Fields) -> Fields:
         method.name != "mixed" or model.get("image_size") is not None,
         "The row mixed turns by rows and columns, so it needs a column of images. Leave it out.",
     )
-    fields: Fields = {"decay": None} | method.fields
+    fields = _PAPERS_BLOCK | _heads_of(method, model) | method.fields
     if not model.get("causal"):
         fields |= method.both_ways
     if model.get("position_layout") == "grid":
-        fields |= {"decay": None}  # a decay counts steps along a sequence, which a grid does not have
-        fields |= {"convolution": None} if "convolution" in fields else {}  # which runs along it
+        fields |= {"decay": None, "convolution": None} | method.on_grids  # both run along a sequence
     return fields
+
+
+def _heads_of(method: Method, model: Fields) -> Fields:
+    """Return the number of heads that gives a row the width per head that it asks for, at least two of them."""
+    if method.head_dim is None or "hidden_size" not in model:
+        return {}
+    heads = max(2, model["hidden_size"] // method.head_dim)
+    return {"num_attention_heads": heads} if model["hidden_size"] % heads == 0 else {}
 
 
 def _shared_by_heads(model: Fields) -> Fields:

@@ -231,8 +231,8 @@ def length(columns: Sequence[str]) -> Table:
 
 
 _PROBE_ROWS = (
-    *("base", "rope", "type1", "type2", "type3", "pope", "hope", "recommended", "learned-decay", "gated"),
-    *("selective", "selective-gated", "switched-gated", "mamba3", "softmax", "hybrid"),
+    *("base", "rope", "type1", "type2", "type3", "pope", "hope", "spread", "learned-decay", "gated"),
+    *("selective", "selective-gated", "switched-gated", "mamba3", "softmax", "hybrid", "recommended"),
 )
 _PROBE_TITLES = {
     "parity": "Parity", "s3": "S3", "flip-flop": "Flip-flop", "copying": "Copying", "fixed-offset": "Offset",

@@ -100,8 +100,8 @@ def notes_of(plan: Plan) -> list[str]:
 
 _WITH_OWN_PARTS = (
     *("cosformer", "pope", "retnet", "lrpe-d", "mamba3", "softmax", "softmax-decay", "softmax-decay-gate-conv"),
-    *("gated-gate-conv", "selective-gate-conv", "softmax-gated-gate-conv", "hybrid-gated-gate-conv"),
-    *("recommended", "recommended-gate", "recommended-conv", "recommended-gate-conv", "hybrid", "hybrid-gate-conv"),
+    *("gated-gate-conv", "selective-gate-conv", "softmax-gated-gate-conv", "hybrid-gated-gate-conv", "recommended"),
+    *("spread", "spread-gate", "spread-conv", "spread-gate-conv", "hybrid", "hybrid-gate-conv"),
 )
 
 

@@ -124,7 +124,7 @@ def test_null_is_a_change_and_never_shows_the_old_result(runs, tmp_path, capsys)
     assert (
         main([*words, "--model.decay", "null", "--out", str(changed.parents[2] / "smoke-fair/recommended-seed0")]) == 2
     )
-    assert "model.decay: absent there, null now; resolved.decay: spread there, null now" in capsys.readouterr().err
+    assert "model.decay: absent there, null now; resolved.decay: gated there, null now" in capsys.readouterr().err
 
 
 def test_a_new_run_begins_with_the_weights_of_a_checkpoint(trained, runs, tmp_path, capsys):

@@ -25,7 +25,7 @@ def test_a_dry_run_is_estimated_at_the_speed_of_this_machine_and_says_so(monkeyp
 
 def test_gates_convolutions_and_softmax_layers_are_counted():
     plain, extras, hybrid = (
-        estimate(find_scale("small")(stdlib(row))) for row in ("recommended", "recommended-gate-conv", "hybrid")
+        estimate(find_scale("small")(stdlib(row))) for row in ("spread", "spread-gate-conv", "hybrid")
     )
     added = 3 * (128 * 128 + 3 * 128 * 4)  # three layers with a gate and 4 weights per channel of q, k and v
     assert extras.parameters - plain.parameters == added + 3 * 128  # and a bias

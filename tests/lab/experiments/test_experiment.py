@@ -25,7 +25,7 @@ def test_what_is_written_is_read_back():
 
 def test_what_is_written_has_every_field_of_the_model_as_it_comes_to_be():
     resolved = to_dict(small())["resolved"]
-    assert (resolved["decay"], resolved["norm_eps"], resolved["hidden_size"]) == ("spread", 1e-5, 16)
+    assert (resolved["decay"], resolved["norm_eps"], resolved["hidden_size"]) == ("gated", 1e-5, 16)
     assert to_dict(apply_changes(small(), read_dotted({"model.decay": "null"})))["resolved"]["decay"] is None
 
 
@@ -94,7 +94,7 @@ def test_what_a_cell_begins_with_is_told_apart_too():
 def as_before(experiment: Experiment) -> dict:
     """What config.yaml had before ``label``, ``checkpoint``, ``resolved`` and the timeout were there."""
     values = to_dict(experiment)
-    decided = {"decay": "spread", "encoding": "type2", "normalizer": "plain", "absolute_positions": None}
+    decided = dict(METHODS["spread"].fields) | {"absolute_positions": None}
     for name in ("label", "checkpoint", "resolved"):
         del values[name]
     values["training"].pop("timeout", None)
@@ -102,12 +102,16 @@ def as_before(experiment: Experiment) -> dict:
 
 
 def test_a_configuration_of_an_earlier_version_is_the_same(monkeypatch):
-    assert describe_differences(upgrade(as_before(small())), to_dict(small())) == {}
-    other = to_dict(apply_changes(small(), read_dotted({"model.decay": "null"})))
-    assert list(describe_differences(upgrade(as_before(small())), other)) == ["label", "model.decay", "resolved.decay"]
-    defined = METHODS["recommended"]
-    monkeypatch.setitem(METHODS, "recommended", replace(defined, fields=defined.fields | {"decay": None}))
-    assert list(describe_differences(upgrade(as_before(small())), to_dict(small()))) == ["resolved.decay"]
+    before, today = as_before(small("spread")), to_dict(small("spread"))
+    assert describe_differences(upgrade(before), today) == {}
+    other = to_dict(apply_changes(small("spread"), read_dotted({"model.decay": "null"})))
+    assert list(describe_differences(upgrade(before), other)) == ["label", "model.decay", "resolved.decay"]
+    defined = METHODS["spread"]
+    monkeypatch.setitem(METHODS, "spread", replace(defined, fields=defined.fields | {"decay": None}))
+    assert list(describe_differences(upgrade(before), to_dict(small("spread")))) == ["resolved.decay"]
+    of_format_2 = today | {"resolved": {name: v for name, v in today["resolved"].items() if name != "convolution"}}
+    of_format_2["resolved"]["format"] = 2
+    assert describe_differences(upgrade(of_format_2), today) == {}
 
 
 @pytest.mark.parametrize(
