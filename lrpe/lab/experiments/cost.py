@@ -34,7 +34,7 @@ class Cost:
 
 
 def estimate(experiment: Experiment) -> Cost:
-    """Estimate one run without its starting weights. No data are loaded: sample counts are the column's."""
+    """Estimate one run without its starting weights. No files are read: sample counts are the column's."""
     config = build_config(experiment, _find_vocabulary(experiment))
     with torch.device("meta"):
         model: Any = model_class(experiment)(config)
@@ -47,7 +47,9 @@ def estimate(experiment: Experiment) -> Cost:
 
 
 def _find_vocabulary(experiment: Experiment) -> dict[str, int]:
-    """Return the vocabulary size in the tokeniser's name; nothing, hence the architecture's, if it has none."""
+    """Return the vocabulary size in the tokeniser's name, or a probe's; nothing, hence the architecture's, otherwise."""
+    if experiment.kind == "tokens":
+        return {"vocab_size": experiment.data.load().facts["vocab_size"]}  # its samples are made when they are read
     tokenizer = str(experiment.data.options.get("tokenizer", ""))
     size = _BYTES if tokenizer == "bytes" else bpe_size(tokenizer)
     return {} if size is None else {"vocab_size": size}
@@ -69,6 +71,8 @@ def _count_samples(experiment: Experiment) -> float:
 def _count_tokens(experiment: Experiment, config: LrpeConfig) -> int:
     if config.image_size is not None:
         return (config.image_size // config.patch_size) ** 2
+    if experiment.kind == "tokens":  # a probe's length counts what is asked, such as pairs or letters
+        return config.max_position_embeddings
     return experiment.data.options.get("length") or config.max_position_embeddings
 
 

@@ -1,7 +1,7 @@
 """How long a dry run says that training would take."""
 
 from lrpe.lab.cli import main
-from lrpe.lab.experiments.columns import cifar10, stdlib
+from lrpe.lab.experiments.columns import cifar10, find_column, stdlib
 from lrpe.lab.experiments.cost import Speed, estimate, measure_speed
 from lrpe.lab.experiments.scale import find_scale
 
@@ -32,6 +32,13 @@ def test_gates_convolutions_and_softmax_layers_are_counted():
     assert extras.flops - plain.flops == 3 * 2 * added * plain.tokens
     assert hybrid.parameters == plain.parameters
     assert hybrid.flops - plain.flops == 3 * 4 * 128 * (256 - 32) * plain.tokens  # every token instead of the state
+
+
+def test_a_probe_is_estimated_with_its_own_vocabulary_and_the_whole_sequence():
+    probe = find_scale("small")(find_column("parity")("type2"))
+    cost, plan = estimate(probe), probe.training.optimization
+    assert cost.parameters < 100_000  # two layers of width 64, and a handful of symbols
+    assert cost.tokens == plan.updates * plan.batch * 33  # a start and 32 bits
 
 
 def test_every_row_of_images_can_be_estimated_without_its_weights():
