@@ -196,12 +196,13 @@ def _move_owners(sequences: Tensor, slots: Tensor) -> Tensor:
 def _convolve(line: Tensor, weight: Tensor) -> Tensor:
     """Σ_i w_i ⊙ line_{t + i}: (batch, n + kernel - 1, channels) -> (batch, n, channels).
 
-    Term by term for one token, for which that is twice as fast as torch's convolution, and in a compiler, which would
-    make the length of torch's convolution a constant.
+    Term by term in a compiler, which would make the length of torch's convolution a constant.
     """
     n = line.shape[1] - weight.shape[1] + 1
-    if torch.compiler.is_compiling() or n <= 1:
+    if torch.compiler.is_compiling() or n == 0:  # no token, which torch's convolution refuses
         return reduce(torch.add, (line[:, i : i + n] * weight[:, i] for i in range(weight.shape[1])))
+    if n == 1:  # a decoded token, in less than half the time of torch's convolution
+        return (line * weight.mT).sum(1, keepdim=True)
     return F.conv1d(line.mT, weight[:, None], groups=len(weight)).mT
 
 
