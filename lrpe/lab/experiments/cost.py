@@ -47,7 +47,7 @@ def estimate(experiment: Experiment) -> Cost:
 
 
 def _find_vocabulary(experiment: Experiment) -> dict[str, int]:
-    """Return the vocabulary size in the tokeniser's name, or a probe's; nothing, hence the architecture's, otherwise."""
+    """Return the vocabulary size in the name of the tokeniser, or a probe's; otherwise nothing: the architecture's."""
     if experiment.kind == "tokens":
         return {"vocab_size": experiment.data.load().facts["vocab_size"]}  # its samples are made when they are read
     tokenizer = str(experiment.data.options.get("tokenizer", ""))
