@@ -78,6 +78,7 @@ ORDER: dict[str, tuple[str, ...]] = {
             "page_table",
             "heat_map",
             "notes",
+            "origins",
             "benchmark",
             "training",
             "results",

@@ -14,12 +14,14 @@ from lrpe.lab.experiments.runs_on_disk import Scores, averages, means, read_scor
 from lrpe.lab.experiments.tables import PrintedColumn, title_of
 from lrpe.lab.report.heat_map import show_heat_map
 from lrpe.lab.report.notes import data_used, notes_of, summarize
+from lrpe.lab.report.origins import read_origins
 from lrpe.lab.report.page import (
     beside,
     bullets,
     facts,
     folded,
     heading,
+    paragraph,
     preformatted,
     provenance,
     section,
@@ -58,12 +60,15 @@ def report_table(plan: Plan, out: Path, command: str) -> tuple[str, Path]:
         text, part = _show_references(plan, out)
         texts.append(text)
         parts.append(part)
-    written = {"command": command, "stamp": mark, "settings": data} | _references_as_data(plan)
+    origins = read_origins(plan.experiments, plan.runs)
+    written = {"command": command, "stamp": mark, "origins": origins.as_data(), "settings": data}
+    written |= _references_as_data(plan)
     write_atomically(out / "table.json", to_json(written) + "\n")
     parts += [section("Data", [facts(used)]), section("How to read the figures", [bullets(notes)])]
-    parts.append(provenance(mark, command, folded("Configurations", preformatted(configurations(plan)))))
+    trained = map(paragraph, origins.describe())
+    parts.append(provenance(mark, command, *trained, folded("Configurations", preformatted(configurations(plan)))))
     sources = [f"Data: {label}. {sentence}" for label, sentence in used.items()]
-    about = "\n".join([*sources, *notes, describe(mark)])
+    about = "\n".join([*sources, *notes, *origins.describe(), f"Reported: {describe(mark)}"])
     text = "\n\n".join([*texts, about, *(["\n".join(["What the table shows", *sentences])] if sentences else [])])
     write_atomically(out / "table.txt", f"{text}\n\nMade by: {command}\n")
     first = [section("Summary", [facts(_conditions(plan)), *summary])]

@@ -135,3 +135,30 @@ def read_run_info(folder: Path) -> RunInfo:
     """Return the facts in a run's environment.json, or empty ones without that file."""
     file = folder / "environment.json"
     return conform_known(read_json(file, dict[str, Any]), RunInfo) if file.exists() else RunInfo()
+
+
+@dataclass(frozen=True)
+class RunOrigin:
+    """Facts of environment.json about where a run began.
+
+    Attributes:
+        commit: the commit of this package, if it was in a repository.
+        dirty: whether the package differed from that commit.
+        processor: the model of the processor.
+        gpus: the names of the GPUs.
+        threads: the number of threads that torch used, or 0 if that was not recorded.
+        data: the name of the data and facts about them, such as hashes.
+    """
+
+    commit: str | None = None
+    dirty: bool | None = None
+    processor: str = ""
+    gpus: list[str] = field(default_factory=list)
+    threads: int = 0
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def read_run_origin(folder: Path) -> RunOrigin:
+    """Return where a run began, or an empty origin without its environment.json."""
+    file = folder / "environment.json"
+    return conform_known(read_json(file, dict[str, Any]), RunOrigin) if file.exists() else RunOrigin()
