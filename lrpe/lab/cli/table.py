@@ -24,10 +24,10 @@ _QUICK = {"small": False, "smoke": True}  # whether the scale measures a tiny mo
 class MakeTable:
     """Train every cell of a table that is not trained yet, and print the table.
 
-    TABLE is one of the paper's, lm, glue, imagenet, lra, basis or speed, or one of ours, normalizer, length or
-    probes. The paper's numbers are printed beside ours if both are from the same data, and below them otherwise. The
-    table is also written as text, Markdown, LaTeX, JSON and a page. Running the same command again resumes. Any field
-    of the experiment is an option with a dotted name, such as --training.optimization.rate 1e-3.
+    TABLE is one of the paper's, lm, glue, imagenet, lra, basis or speed, or one of ours, normalizer, length,
+    position or probes. The paper's numbers are printed beside ours if both are from the same data, and below them
+    otherwise. The table is also written as text, Markdown, LaTeX, JSON and a page. Running the same command again
+    resumes. Any field of the experiment is an option with a dotted name, such as --training.optimization.rate 1e-3.
 
     Attributes:
         name: name of the table.

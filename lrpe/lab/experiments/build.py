@@ -115,6 +115,7 @@ def load_checkpoint_weights(checkpoint: Checkpoint, model: nn.Module) -> None:
 
 
 def lengthen(experiment: Experiment, times: int) -> Experiment:
-    """Return the experiment with windows ``times`` times as long."""
-    options = experiment.data.options
-    return replace(experiment, data=experiment.data.with_options({"length": times * options["length"]}))
+    """Return the experiment with windows ``times`` times as long, which are also scored by octave of positions."""
+    length = experiment.data.options["length"]
+    longer = experiment.data.with_options({"length": times * length})
+    return replace(experiment, data=longer, options=experiment.options | {"octaves": length})

@@ -208,7 +208,7 @@ def _find_member(name: str) -> Method:
     return Method(name, name, {"encoding": name, "decay": member.decay}, published)
 
 
-TABLE_NAMES = ("lm", "glue", "imagenet", "lra", "basis", "speed", "normalizer", "length", "probes")
+TABLE_NAMES = ("lm", "glue", "imagenet", "lra", "basis", "speed", "normalizer", "length", "position", "probes")
 COLUMN_NAMES = (
     "wikitext103", "books", "wikitext2", "stdlib", "wikibook", "glue-mnli", "glue-qnli", "glue-qqp", "glue-rte",
     "glue-sst2", "glue-mrpc", "glue-cola", "glue-stsb", "imagenet", "cifar10", "lra-text", "lra-listops",

@@ -100,7 +100,7 @@ def plan(
     """Resolve rows × columns × seeds × settings of a table into experiments.
 
     Args:
-        table: lm, glue, imagenet, lra, basis, normalizer, length or probes.
+        table: lm, glue, imagenet, lra, basis, normalizer, length, position or probes.
         rows: methods; the table's own if empty.
         columns: columns; if empty, the columns that ``data`` names, or else the paper's.
         settings: the settings in which the rows are compared.

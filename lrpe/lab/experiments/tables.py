@@ -12,6 +12,7 @@ from lrpe.lab.experiments.columns import ARENA, GLUE, LANGUAGE, find_column
 from lrpe.lab.experiments.experiment import Experiment
 from lrpe.lab.experiments.methods import SEVEN, SIX, find_method
 from lrpe.lab.experiments.probe_columns import PROBES
+from lrpe.lab.tasks.language_modelling import octave_name
 
 
 def split_row(row: str) -> tuple[str, str]:
@@ -200,21 +201,29 @@ def basis(columns: Sequence[str]) -> Table:
 
 
 def normalizer(columns: Sequence[str]) -> Table:
-    """Return every encoding with every normaliser, which the paper does not have."""
-    (column,) = _one_language(columns)
+    """Return every encoding with every normaliser, which the paper does not have: on a text, images or an LRA task."""
+    known = (*LANGUAGE, "imagenet", "cifar10", *ARENA)
+    (column,) = _one(_choose_columns(columns, known, ("wikitext103",)))
+    is_text, split = column in LANGUAGE, "validation" if column in (*LANGUAGE, "imagenet") else "test"
+    metric, better, factor = ("perplexity", "lower", 1.0) if is_text else ("accuracy", "higher", 100.0)
     printed = tuple(
         PrintedColumn(
-            f'"{name}"', column, "validation", "perplexity", "lower", {},
+            f'"{name}"', column, split, metric, better, {}, factor=factor,
             changes={"model": {"normalizer": name}, "variant": f"normalizer-{name}"},
         )
         for name in NORMALIZERS
         if name != "clamped"  # it only repeats what the authors ran
     )  # fmt: skip
-    title = f"Encodings by rows, normalisers by columns, validation perplexity{_of_library(column)}"
-    return Table("normalizer", title, SEVEN, printed, texts=(column,))
+    unit = f"perplexity{_of_library(column)}" if is_text else "accuracy in %"
+    title = f"Encodings by rows, normalisers by columns, {split} {unit}"
+    if is_text:
+        return Table("normalizer", title, SEVEN, printed, texts=(column,))
+    return Table("normalizer", f"{title}: {column}", SIX, printed, baselines="majority")
 
 
 _TIMES = (1, 2, 4, 8, 16, 32)
+_SCALED = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
+_LENGTH_ROWS = (*SEVEN, "hope", "spread", "gated", "recommended", *_SCALED)
 
 
 def length(columns: Sequence[str]) -> Table:
@@ -224,10 +233,27 @@ def length(columns: Sequence[str]) -> Table:
     printed = tuple(
         PrintedColumn(f"×{times}", column, f"×{times}", "perplexity", "lower", {}, changes=changes) for times in _TIMES
     )
-    scaled = tuple(f"{row}+{kind}" for row in ("rope", "type2") for kind in ("interpolation", "ntk", "yarn"))
-    rows = (*SEVEN, "recommended", *scaled)
     title = f"Validation perplexity at multiples of the trained length{_of_library(column)}"
-    return Table("length", title, rows, printed, texts=(column,))
+    return Table("length", title, _LENGTH_ROWS, printed, texts=(column,))
+
+
+_READ = 8  # the multiple of the trained length of which the table of positions shows every octave
+
+
+def position(columns: Sequence[str]) -> Table:
+    """Return perplexity by position in windows of 8 times the trained length, from the runs of the table ``length``."""
+    (column,) = _one_language(columns)
+    changes = {"lengths": _TIMES, "variant": "lengths"}
+    ends = [times for times in _TIMES if times <= _READ]
+    printed = tuple(
+        PrintedColumn(
+            f"×{begin}–×{end}" if begin else f"to ×{end}", column, f"×{_READ}", octave_name(number), "lower", {},
+            changes=changes,
+        )
+        for number, (begin, end) in enumerate(zip((0, *ends), ends, strict=False))
+    )  # fmt: skip
+    title = f"Validation perplexity by position, in windows of ×{_READ} the trained length{_of_library(column)}"
+    return Table("position", title, _LENGTH_ROWS, printed, texts=(column,))
 
 
 _PROBE_ROWS = (
@@ -259,7 +285,7 @@ def _probe_splits(column: str) -> dict[str, str]:
 
 TABLES: dict[str, Callable[[Sequence[str]], Table]] = {
     "lm": language, "glue": glue, "imagenet": imagenet, "lra": arena, "basis": basis, "normalizer": normalizer,
-    "length": length, "probes": probes,
+    "length": length, "position": position, "probes": probes,
 }  # fmt: skip
 
 

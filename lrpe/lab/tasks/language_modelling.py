@@ -69,6 +69,25 @@ def token_metrics(observed: Mapping[str, Tensor]) -> dict[str, float]:
     return {"nats": nats, "bits": nats / math.log(2), "perplexity": safe_exp(nats)}
 
 
+_MOST_OCTAVES = 32  # a window has fewer tokens than 2 to the power of this
+
+
+def _sum_by_octave(values: Tensor, first: int) -> Tensor:
+    """Sum (batch, n) over the first ``first`` positions, the next ``first``, then twice as many; (batch, octaves).
+
+    There are always ``_MOST_OCTAVES`` sums, because the windows of a last batch may be shorter; those beyond n are 0.
+    """
+    position = torch.arange(values.shape[-1], device=values.device)
+    octave = torch.frexp((position // first).double()).exponent  # 0 of 0, 1 of 1, 2 of 2 and 3, 3 of 4 ... 7
+    sums = torch.zeros(len(values), _MOST_OCTAVES, dtype=torch.float64, device=values.device)
+    return sums.index_add_(1, octave, values.double())
+
+
+def octave_name(number: int) -> str:
+    """Return the name of the perplexity of an octave of positions; number 0 is the first."""
+    return f"perplexity, octave {number}"
+
+
 def safe_exp(nats: float) -> float:
     """Return e^nats, or infinity where a float overflows."""
     return math.exp(nats) if nats < 700 else math.inf
@@ -79,7 +98,8 @@ class LanguageModelling(Task):
 
     In evaluation each window scores its last ``stride`` tokens; the others are context. None scores whole windows,
     without context from the previous one. Perplexity is per token (per word with a vocabulary of words);
-    ``word_perplexity`` and ``bits_per_byte`` are comparable across tokenisers.
+    ``word_perplexity`` and ``bits_per_byte`` are comparable across tokenisers. With ``octaves``, perplexity is also
+    measured by position in the window: of the first ``octaves`` tokens, of as many again, of twice as many, and so on.
     """
 
     name = "language modelling"
@@ -87,8 +107,8 @@ class LanguageModelling(Task):
     better = "lower"
     model_class = LrpeForCausalLM
 
-    def __init__(self, dataset: TextDataset, stride: Count | None = None):
-        self.dataset, self.text, self.stride = dataset, dataset, stride
+    def __init__(self, dataset: TextDataset, stride: Count | None = None, octaves: Count | None = None):
+        self.dataset, self.text, self.stride, self.octaves = dataset, dataset, stride, octaves
 
     def fields(self) -> dict[str, Any]:
         return token_fields(self.text.tokenizer)
@@ -114,13 +134,32 @@ class LanguageModelling(Task):
         return PER_TOKEN
 
     def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
-        return observe_tokens(model, batch, use_cache=False) | {"words": batch["words"], "bytes": batch["bytes"]}
+        nats, scored = _token_losses(model, batch, use_cache=False).double(), batch["labels"] != UNSCORED
+        observed = {"nats": nats.sum(-1), "tokens": scored.sum(-1)}
+        if self.octaves is not None:
+            sums = {"octave nats": nats, "octave tokens": scored}
+            observed |= {name: _sum_by_octave(each, self.octaves) for name, each in sums.items()}
+        return observed | {"words": batch["words"], "bytes": batch["bytes"]}
 
     def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
         nats, words, size = (float(observed[name].sum()) for name in ("nats", "words", "bytes"))
-        return token_metrics(observed) | {
-            "word_perplexity": safe_exp(nats / words) if words else math.nan,
-            "bits_per_byte": nats / size / math.log(2) if size else math.nan,
+        return (
+            token_metrics(observed)
+            | self._octave_metrics(observed)
+            | {
+                "word_perplexity": safe_exp(nats / words) if words else math.nan,
+                "bits_per_byte": nats / size / math.log(2) if size else math.nan,
+            }
+        )
+
+    def _octave_metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
+        if self.octaves is None:
+            return {}
+        nats, tokens = (observed[f"octave {name}"].sum(0).tolist() for name in ("nats", "tokens"))
+        return {
+            octave_name(k): safe_exp(total / count)
+            for k, (total, count) in enumerate(zip(nats, tokens, strict=True))
+            if count
         }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from lrpe import LrpeError
 from lrpe.lab.experiments import Plan, plan
+from lrpe.lab.experiments.methods import SIX
 from lrpe.lab.experiments.tables import find_table
 
 
@@ -55,12 +56,30 @@ def test_of_a_table_that_has_some_of_its_data_the_papers_figures_are_beside_thos
     assert [printed.title for printed in table.references] == ["ListOps"]
 
 
-@pytest.mark.parametrize("name", ["basis", "normalizer", "length"])
+@pytest.mark.parametrize("name", ["basis", "normalizer", "length", "position"])
 def test_a_table_of_one_text_is_of_the_library_and_says_so(name):
     table = plan(name).table
     assert table.title.endswith("of Python's library")
     assert {printed.column for printed in table.printed_columns} == {"stdlib"}
     assert bool(table.references) == (name == "basis")
+
+
+@pytest.mark.parametrize(
+    ("column", "split"), [("cifar10", "test"), ("imagenet", "validation"), ("lra-listops", "test")]
+)
+def test_normalisers_are_compared_on_images_and_long_sequences_by_accuracy(column, split):
+    table = plan("normalizer", columns=[column], data={column: "here-it-is"}).table
+    assert table.rows == SIX
+    assert {(printed.split, printed.metric, printed.better) for printed in table.printed_columns} == {
+        (split, "accuracy", "higher")
+    }
+    assert len({printed.changes["model"]["normalizer"] for printed in table.printed_columns}) == 6
+
+
+def test_length_and_position_are_read_from_the_same_runs():
+    by_length, by_position = (plan(name, seeds=[0, 1]) for name in ("length", "position"))
+    assert [each.name for each in by_length.experiments] == [each.name for each in by_position.experiments]
+    assert [printed.title for printed in by_position.table.printed_columns] == ["to ×1", "×1–×2", "×2–×4", "×4–×8"]
 
 
 def test_a_plan_has_every_row_column_seed_and_setting_once():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lrpe.lab.data.text.text_dataset import UNSCORED
-from lrpe.lab.tasks.language_modelling import LanguageModelling
+from lrpe.lab.tasks.language_modelling import LanguageModelling, octave_name
 from lrpe.lab.tasks.task import evaluate
 from lrpe.models import LrpeConfig
 from tests.lab.data.texts import dataset
@@ -43,7 +43,7 @@ def brute_force(model, stream, length, stride, packed):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([tokens[begin : target + 1]])).logits[0, -1]
         nats.append(-logits.log_softmax(-1)[tokens[target + 1]].item())
-    return sum(nats)
+    return nats
 
 
 @settings(max_examples=12)
@@ -53,13 +53,27 @@ def test_perplexity_is_that_of_a_loop_over_single_tokens(model, length, batch, p
     task = LanguageModelling(dataset(length=length, packed=packed), stride)
     found = evaluate(task, model, task.batches("validation", batch, training=False).epoch(0))
     stream = task.text.windows("validation").stream
-    nats = brute_force(model, stream, length, stride or length, packed)
+    nats = sum(brute_force(model, stream, length, stride or length, packed))
     words, size = stream.marks[1:, -1]
     assert found["nats"] == pytest.approx(nats / len(stream), rel=1e-5)
     assert found["bits"] == pytest.approx(nats / len(stream) / math.log(2), rel=1e-5)
     assert found["perplexity"] == pytest.approx(math.exp(nats / len(stream)), rel=1e-4)
     assert found["word_perplexity"] == pytest.approx(math.exp(nats / words), rel=1e-3)
     assert found["bits_per_byte"] == pytest.approx(nats / size / math.log(2), rel=1e-5)
+
+
+@settings(max_examples=6)
+@given(length=st.integers(1, 40), first=st.integers(1, 12), batch=st.integers(1, 9))
+def test_the_perplexity_of_an_octave_is_that_of_its_positions(model, length, first, batch):
+    task = LanguageModelling(dataset(length=length), octaves=first)
+    found = evaluate(task, model, task.batches("validation", batch, training=False).epoch(0))
+    nats = brute_force(model, task.text.windows("validation").stream, length, length, packed=False)
+    octaves = {}
+    for target, each in enumerate(nats):  # 0, then 1, 2 and 3, 4 to 7, ... times ``first``
+        octaves.setdefault((target % length // first).bit_length(), []).append(each)
+    assert {name for name in found if "octave" in name} == {octave_name(number) for number in octaves}
+    for number, part in octaves.items():
+        assert found[octave_name(number)] == pytest.approx(math.exp(sum(part) / len(part)), rel=1e-4)
 
 
 def test_the_perplexity_of_words_is_per_word(model):
