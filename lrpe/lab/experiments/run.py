@@ -19,6 +19,7 @@ from lrpe.lab.experiments.build import build_model, build_task, lengthen, load_c
 from lrpe.lab.experiments.experiment import Experiment, to_dict, upgrade
 from lrpe.lab.experiments.methods import find_method
 from lrpe.lab.experiments.pool import run_apart
+from lrpe.lab.tasks.language_modelling import octave_name
 from lrpe.lab.tasks.task import Task, evaluate
 from lrpe.lab.training.loop import train
 from lrpe.lab.training.processes import rank, run_on_first, world_size
@@ -68,18 +69,21 @@ def _train_start(experiment: Experiment, runs: Path, device: torch.device | str)
 def is_finished(folder: Path, experiment: Experiment) -> bool:
     """Return whether the folder has this experiment's results; raise LrpeError if its configuration is another.
 
-    If the results cannot be read, the run is scored again.
+    If the results cannot be read, or lack what this version also measures, the run is scored again.
     """
     if not (folder / "results.json").exists():
         return False
     check_config(folder, to_dict(experiment), upgrade)
     report_changed_plugins(folder, experiment)
     try:
-        read_results(folder)
+        results = read_results(folder)
     except LrpeError as error:
         print(f"{error} Scoring the run again.", file=sys.stderr)
         return False
-    return True
+    if all(octave_name(0) in results.get(f"×{times}", {}) for times in experiment.lengths):
+        return True
+    print(f"{str(folder)!r} has no perplexity by position yet. Scoring the run again.", file=sys.stderr)
+    return False
 
 
 def score(experiment: Experiment, folder: Path, device: torch.device | str, task: Task | None = None) -> Results:

@@ -202,23 +202,23 @@ def basis(columns: Sequence[str]) -> Table:
 
 def normalizer(columns: Sequence[str]) -> Table:
     """Return every encoding with every normaliser, which the paper does not have: on a text, images or an LRA task."""
-    known = (*LANGUAGE, "imagenet", "cifar10", *ARENA)
-    (column,) = _one(_choose_columns(columns, known, ("wikitext103",)))
-    is_text, split = column in LANGUAGE, "validation" if column in (*LANGUAGE, "imagenet") else "test"
-    metric, better, factor = ("perplexity", "lower", 1.0) if is_text else ("accuracy", "higher", 100.0)
+    builders = (
+        dict.fromkeys(LANGUAGE, language) | {"imagenet": imagenet, "cifar10": imagenet} | dict.fromkeys(ARENA, arena)
+    )
+    (column,) = _one(_choose_columns(columns, builders, ("wikitext103",)))
+    papers = builders[column]((column,))
+    first = replace(papers.printed_columns[0], paper={})
     printed = tuple(
-        PrintedColumn(
-            f'"{name}"', column, split, metric, better, {}, factor=factor,
-            changes={"model": {"normalizer": name}, "variant": f"normalizer-{name}"},
-        )
+        replace(first, title=f'"{name}"', changes={"model": {"normalizer": name}, "variant": f"normalizer-{name}"})
         for name in NORMALIZERS
         if name != "clamped"  # it only repeats what the authors ran
-    )  # fmt: skip
-    unit = f"perplexity{_of_library(column)}" if is_text else "accuracy in %"
-    title = f"Encodings by rows, normalisers by columns, {split} {unit}"
-    if is_text:
-        return Table("normalizer", title, SEVEN, printed, texts=(column,))
-    return Table("normalizer", f"{title}: {column}", SIX, printed, baselines="majority")
+    )
+    scores = (
+        f"{first.split} perplexity{_of_library(column)}" if papers.texts else f"{first.split} accuracy in %: {column}"
+    )
+    title = f"Encodings by rows, normalisers by columns, {scores}"
+    baselines = None if papers.texts else papers.baselines
+    return Table("normalizer", title, papers.rows, printed, baselines=baselines, texts=papers.texts)
 
 
 _TIMES = (1, 2, 4, 8, 16, 32)

@@ -29,7 +29,7 @@ class Origins:
     content: dict[str, list[str]]
 
     def describe(self) -> list[str]:
-        """Return a sentence about the commits and one about the data; neither if no run says."""
+        """Return a sentence about the commits and one about the data, each only if there is something to say."""
         trained = "; ".join(
             f"{count} {'run' if count == 1 else 'runs'} {where}" for where, count in self.trained.items()
         )
@@ -42,13 +42,13 @@ class Origins:
 
 
 def read_origins(experiments: Iterable[Experiment], runs: Path) -> Origins:
-    """Read the origins of the experiments that have been trained."""
+    """Read the origins of the experiments that have finished."""
     trained: Counter[str] = Counter()
     content: dict[str, list[str]] = {}
-    for experiment in experiments:
+    finished = [each for each in experiments if (runs / each.name / "results.json").exists()]
+    for experiment in finished:
         origin = read_run_origin(runs / experiment.name)
-        if origin.commit:
-            trained[_describe_place(origin)] += 1
+        trained[_describe_place(origin)] += 1
         found = str(origin.data.get("content", ""))[:_DIGITS]
         if found and found not in content.setdefault(label(experiment), []):
             content[label(experiment)].append(found)
@@ -56,6 +56,7 @@ def read_origins(experiments: Iterable[Experiment], runs: Path) -> Origins:
 
 
 def _describe_place(origin: RunOrigin) -> str:
-    changed = ", with changes" if origin.dirty else ""
-    threads = f", {origin.threads} {'thread' if origin.threads == 1 else 'threads'}" if origin.threads else ""
-    return f"at commit {str(origin.commit)[:12]}{changed}, {', '.join(origin.gpus) or origin.processor}{threads}"
+    commit = f"at commit {origin.commit[:12]}" if origin.commit else "at an unknown commit"
+    changed = "with changes" if origin.dirty else ""
+    threads = f"{origin.threads} {'thread' if origin.threads == 1 else 'threads'}" if origin.threads else ""
+    return ", ".join(filter(None, (commit, changed, ", ".join(origin.gpus) or origin.processor, threads)))

@@ -57,10 +57,9 @@ def total_loss(model: nn.Module, batch: Batch, **options: Any) -> Loss:
     return Loss(_token_losses(model, batch, **options).sum(), (batch["labels"] != UNSCORED).sum())
 
 
-def observe_tokens(model: nn.Module, batch: Batch, **options: Any) -> dict[str, Tensor]:
+def _sums_per_row(nats: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """Return the nats and the number of scored tokens per row."""
-    nats = _token_losses(model, batch, **options).double().sum(-1)
-    return {"nats": nats, "tokens": (batch["labels"] != UNSCORED).sum(-1)}
+    return {"nats": nats.double().sum(-1), "tokens": (labels != UNSCORED).sum(-1)}
 
 
 def token_metrics(observed: Mapping[str, Tensor]) -> dict[str, float]:
@@ -134,11 +133,11 @@ class LanguageModelling(Task):
         return PER_TOKEN
 
     def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
-        nats, scored = _token_losses(model, batch, use_cache=False).double(), batch["labels"] != UNSCORED
-        observed = {"nats": nats.sum(-1), "tokens": scored.sum(-1)}
+        nats, labels = _token_losses(model, batch, use_cache=False), batch["labels"]
+        observed = _sums_per_row(nats, labels)
         if self.octaves is not None:
-            sums = {"octave nats": nats, "octave tokens": scored}
-            observed |= {name: _sum_by_octave(each, self.octaves) for name, each in sums.items()}
+            per_token = {"octave nats": nats, "octave tokens": labels != UNSCORED}
+            observed |= {name: _sum_by_octave(each, self.octaves) for name, each in per_token.items()}
         return observed | {"words": batch["words"], "bytes": batch["bytes"]}
 
     def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
@@ -202,7 +201,7 @@ class MaskedLanguageModelling(Task):
         return PER_TOKEN
 
     def observe(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
-        return observe_tokens(model, batch)
+        return _sums_per_row(_token_losses(model, batch), batch["labels"])
 
     def metrics(self, observed: Mapping[str, Tensor]) -> dict[str, float]:
         return token_metrics(observed)

@@ -5,7 +5,7 @@ import os
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from safetensors import SafetensorError
 
@@ -14,6 +14,8 @@ from lrpe.atomic import write_atomically
 from lrpe.errors import LrpeError, require
 from lrpe.schema import check_name, conform, conform_known
 from lrpe.serialization import parse_json, read_json
+
+T = TypeVar("T")
 
 
 def naming_failure(path: Path) -> AbstractContextManager[None]:
@@ -133,8 +135,13 @@ class RunInfo:
 
 def read_run_info(folder: Path) -> RunInfo:
     """Return the facts in a run's environment.json, or empty ones without that file."""
+    return _read_environment(folder, RunInfo)
+
+
+def _read_environment(folder: Path, kind: type[T]) -> T:
+    """Return those facts of environment.json that are fields of a dataclass, or its defaults without that file."""
     file = folder / "environment.json"
-    return conform_known(read_json(file, dict[str, Any]), RunInfo) if file.exists() else RunInfo()
+    return conform_known(read_json(file, dict[str, Any]), kind) if file.exists() else kind()
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,7 @@ class RunOrigin:
 
     Attributes:
         commit: the commit of this package, if it was in a repository.
-        dirty: whether the package differed from that commit.
+        dirty: whether the repository had changes or new files that were not committed.
         processor: the model of the processor.
         gpus: the names of the GPUs.
         threads: the number of threads that torch used, or 0 if that was not recorded.
@@ -160,5 +167,4 @@ class RunOrigin:
 
 def read_run_origin(folder: Path) -> RunOrigin:
     """Return where a run began, or an empty origin without its environment.json."""
-    file = folder / "environment.json"
-    return conform_known(read_json(file, dict[str, Any]), RunOrigin) if file.exists() else RunOrigin()
+    return _read_environment(folder, RunOrigin)

@@ -53,6 +53,7 @@ def test_a_table_is_printed_and_written_in_every_format(runs, capsys):
         ("basis", "householder,odd-even"),
         ("normalizer", "spe,cosine*unitary"),
         ("length", "recommended,rope,rope+yarn"),
+        ("position", "recommended,rope,rope+yarn"),
     ],
 )
 def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsys):
@@ -70,6 +71,30 @@ def test_every_other_table_is_printed_with_its_pictures(table, rows, runs, capsy
     assert table != "basis" or all(caption in page for caption in captions)
     learned = re.search(r"type2|householder|unitary|recommended", rows)
     assert bool(list((runs / table).glob("*-angles.png"))) == bool(learned)
+
+
+@pytest.mark.parametrize(("column", "row"), [("lra-listops", "Type 1"), ("imagenet", "PER")])
+def test_normalisers_are_compared_by_accuracy_too(column, row, runs, capsys):
+    rows = {"Type 1": "type1", "PER": "per"}[row]
+    words = ["--rows", rows, "--columns", column, "--runs", str(runs), "--out", str(runs / "norms")]
+    assert main(["table", "normalizer", *SMOKE, *words]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(rf"^{row}( +\d+\.\d\d){{6}} *$", shown, re.MULTILINE), shown
+    assert "majority class" in shown
+
+
+def test_runs_that_were_scored_before_positions_were_measured_are_scored_again(runs, capsys):
+    words = ["--rows", "base", "--runs", str(runs), "--out", str(runs / "by-position")]
+    assert main(["table", "length", *SMOKE, *words]) == 0
+    results = runs / "stdlib" / "smoke-fair-lengths" / "base-seed0" / "results.json"
+    today = json.loads(results.read_text())
+    before = {name: {k: v for k, v in split.items() if "octave" not in k} for name, split in today.items()}
+    results.write_text(json.dumps(before))
+    assert main(["table", "position", *SMOKE, *words]) == 0
+    said = capsys.readouterr()
+    assert "has no perplexity by position yet. Scoring the run again." in said.err
+    assert re.search(r"^Base( +\d+\.\d\d){4} *$", said.out, re.MULTILINE)
+    assert json.loads(results.read_text()) == today
 
 
 def test_a_table_does_not_show_the_results_of_another_configuration(runs, trained, capsys):

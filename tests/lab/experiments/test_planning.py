@@ -69,7 +69,7 @@ def test_a_table_of_one_text_is_of_the_library_and_says_so(name):
 )
 def test_normalisers_are_compared_on_images_and_long_sequences_by_accuracy(column, split):
     table = plan("normalizer", columns=[column], data={column: "here-it-is"}).table
-    assert table.rows == SIX
+    assert table.rows[:6] == SIX
     assert {(printed.split, printed.metric, printed.better) for printed in table.printed_columns} == {
         (split, "accuracy", "higher")
     }

@@ -43,7 +43,13 @@ def test_text_page_and_data_have_the_origins(planned, tmp_path):
     assert data["content"] == {"stdlib": ["0123456789abcdef", "f" * 16]}
 
 
-def test_a_run_that_does_not_say_where_it_began_is_not_made_up(planned):
+def test_runs_without_environment_json_have_an_unknown_commit(planned):
     for experiment in planned.experiments:
         (planned.runs / experiment.name / "environment.json").unlink()
-    assert read_origins(planned.experiments, planned.runs).describe() == []
+    assert read_origins(planned.experiments, planned.runs).describe() == ["Trained: 3 runs at an unknown commit."]
+
+
+def test_only_finished_runs_are_counted(planned):
+    for experiment in planned.experiments:
+        (planned.runs / experiment.name / "results.json").unlink()
+    assert read_origins(planned.experiments, planned.runs) == Origins({}, {})
