@@ -1,4 +1,4 @@
-"""Where the figures of a table come from: the commits and machines that trained its runs, and the data they read.
+"""The origins of a table's figures: the commits and machines that trained its runs, and the data they read.
 
 A table may be reported long after its runs were trained, by another commit or on another machine.
 """
