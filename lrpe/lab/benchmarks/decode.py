@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrpe.attention.softmax import SoftmaxAttention
 from lrpe.attention.state import DecodingState, KeyValueState, ReservedState
 from lrpe.errors import require
 from lrpe.lab.aligned import in_columns
@@ -75,7 +76,8 @@ class _DecodeResult(Measurement):
         sizes = self.sizes
         flops = 2 * sizes.prompt * sizes.layers * (4 * sizes.width**2 + 3 * sizes.width * sizes.inner)
         return [
-            "Linear is LrpeConfig() at these sizes; softmax has SDPA, RoPE, no decay and a preallocated cache.",
+            "Linear is LrpeConfig() at these sizes; softmax has SDPA, RoPE, no decay, the same gate and "
+            "convolution, and a preallocated cache.",
             f"Before timing, both gave the same logits with and without a cache, to a relative {self.agreement:.0e}.",
             "Llama is transformers' own of these sizes, with the cache that generate() gives it.",
             "At each context, the caches of softmax and Llama hold random keys and values.",
@@ -226,9 +228,11 @@ def _filled_cache(kind: str, model: Any, context: int, sizes: _Sizes) -> Any:
             cache.update(place(torch.randn(shape)), place(torch.randn(shape)), layer)
         return cache
     cache = _empty_cache(model, context + sizes.tokens)
-    for layer in cache.of_layers:
+    attentions = [module for module in model.modules() if isinstance(module, SoftmaxAttention)]
+    for layer, attention in zip(cache.of_layers, attentions, strict=True):
         keys, values, positions = torch.randn(shape), torch.randn(shape), torch.arange(context)[None]
-        state = KeyValueState(place(keys), place(values), place(positions), None)
+        window = None if attention.convolution is None else attention.convolution.empty_window(1)
+        state = KeyValueState(place(keys), place(values), place(positions), None, window=window)
         layer.state, layer.seen = ReservedState(state, cache.room), context
     return cache
 
