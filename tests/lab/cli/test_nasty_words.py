@@ -63,7 +63,7 @@ def place(tmp_path_factory):
     byte_level().save(folder / "run")
     experiment = smoke(stdlib()).with_data({})
     (folder / "run" / "config.yaml").write_text(yaml.safe_dump(to_dict(experiment)))
-    for name, text in {"deep": DEEP, "bomb": BOMB, "list": "[1]"}.items():
+    for name, text in {"deep": DEEP + "]" * len(DEEP), "bomb": BOMB, "list": "[1]"}.items():
         (folder / name).write_text(text)
     (folder / "bytes").write_bytes(b"\xff\xfe")
     (folder / "folder").mkdir()
