@@ -67,7 +67,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "lrpe.lab.benchmarks": (
         *("device", "timing", "process", "agreement", "memory", "lines", "turns", "limit", "peers", "measurement"),
         *("compare", "block", "sides", "stages", "step", "attention", "encoding", "decode"),
-        *("several", "length_points", "length", "context", "loop", "train", "__main__"),
+        *("several", "length_points", "length", "context", "loop", "train", "language", "__main__"),
     ),
     "lrpe.lab.report": (
         *(

@@ -2,7 +2,7 @@
 
 import copy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -202,11 +202,11 @@ def check(name: str, model: Any, batch: dict[str, Tensor]) -> Agreement:
     return check_agreement((find_method(name).title, "its matrix"), sides, x, _TOLERANCE, "logits")
 
 
-def specified(model: Any):
+def specified(model: Any, causal: bool = False):
     """Return a copy of the model whose attention uses the n × n matrix."""
     by_matrix = copy.deepcopy(model)
     for block in by_matrix.model.layers:
-        block.attention.summation = Quadratic(causal=False)
+        block.attention.summation = Quadratic(causal)
     return by_matrix
 
 
@@ -216,7 +216,8 @@ def _logits_of(model: Any):
     return lambda x: model(inputs_embeds=x).logits
 
 
-def training_step(model: Any, batch: dict[str, Tensor]) -> Call:
+def training_step(model: Any, batch: Mapping[str, Any]) -> Call:
+    """Return a call that makes one update; ``batch`` holds the model's arguments."""
     model.train()
     optimizer = PLAN.build(model)  # of a compiled model's weights, which are those of the model itself
 

@@ -202,6 +202,20 @@ class BenchTrain(Bench):
 
 
 @dataclass(frozen=True)
+class BenchLanguage(Bench):
+    """Time training steps of the default language model, against softmax attention and Llama, as texts grow.
+
+    From 2,048 tokens on the default has a goal, and "pass" or "short". It takes fifteen minutes on an idle processor.
+
+    Attributes:
+        rounds: number of rounds; each round times everything once; 5 if not given, and 1 with --quick.
+    """
+
+    benchmark = "language"
+    needs: ClassVar[tuple[str, ...]] = ("train",)
+
+
+@dataclass(frozen=True)
 class BenchCompare:
     """Show which differences between two saved benchmark results exceed the noise.
 
@@ -226,5 +240,8 @@ class BenchCompare:
         return 0
 
 
-_KINDS = (BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchContext, BenchTrain, BenchLoop)
+_KINDS = (
+    *(BenchEncoding, BenchAttention, BenchBlock, BenchDecode, BenchLength, BenchContext, BenchTrain, BenchLanguage),
+    BenchLoop,
+)
 BENCHMARKS = {kind.benchmark: kind for kind in _KINDS} | {"compare": BenchCompare}

@@ -213,6 +213,7 @@ _CHARTS: dict[str, Callable[[_Result], Spec]] = {
     "context": _goal_chart,
     "decode": _goal_chart,
     "encoding": _goal_chart,
+    "language": _goal_chart,
     "length": _length_chart,
     "loop": _goal_chart,
     "train": speed_chart,

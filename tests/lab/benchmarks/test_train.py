@@ -70,7 +70,7 @@ def test_some_rows_are_beside_base():
 
 
 def test_a_model_with_another_answer_is_not_timed(monkeypatch):
-    def slanted(model):
+    def slanted(model, causal=False):
         changed = copy.deepcopy(model)
         for block in changed.model.layers:
             block.attention.summation = Quadratic(causal=True)
