@@ -59,6 +59,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nasty")
     small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     ends = {"bos_token_id": 257, "eos_token_id": 258, "pad_token_id": 256}
+    torch.manual_seed(0)  # of the weights: others may end their text after a few tokens
     LrpeForCausalLM(LrpeConfig(**small, **ends, vocab_size=260)).save_pretrained(folder / "run")
     byte_level().save(folder / "run")
     experiment = smoke(stdlib()).with_data({})
@@ -120,7 +121,9 @@ def nasty_lines(words: tuple[str, ...]):
             yield [*words, *valid, flag]
 
 
-ALIKE = [("bench", word) for word in ("encoding", "attention", "block", "decode", "loop")]  # they have length's options
+ALIKE = [
+    ("bench", word) for word in ("encoding", "attention", "block", "decode", "language", "loop")
+]  # they have length's options
 
 
 @pytest.mark.parametrize("words", [words for words in VERB_AT if words not in ALIKE], ids=" ".join)
