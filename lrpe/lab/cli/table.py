@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -98,8 +98,8 @@ class MakeTable:
                 return 0
         text, page = report_table(plan, self.out or self.runs / "tables" / f"{name}-{self.scale}", command())
         print(text)
-        for cell, reason in failures.items():
-            print(f"failed: {cell}: {reason}")
+        for line in describe_failures(failures):
+            print(line)
         print(f"\nThe page: {page.resolve()}")
         return 1 if failures else 0
 
@@ -162,6 +162,18 @@ def _make_speed(rows: Sequence[str], scale: str, out: Path, dry_run: bool, comma
     text, page = report_speed(*measure_apart("train", **options), out, command)
     print(f"{text}\n\nThe page: {page.resolve()}")
     return 0
+
+
+def describe_failures(failures: Mapping[str, str]) -> list[str]:
+    """Return a line per reason with the cells that failed for it.
+
+    >>> describe_failures({"a-seed0": "out of memory", "b-seed0": "no data", "b-seed1": "no data"})
+    ['failed: a-seed0: out of memory', 'failed: b-seed0, b-seed1: no data']
+    """
+    cells: dict[str, list[str]] = {}
+    for cell, reason in failures.items():
+        cells.setdefault(reason, []).append(cell)
+    return [f"failed: {', '.join(names)}: {reason}" for reason, names in cells.items()]
 
 
 def command(arguments: Sequence[str] | None = None) -> str:

@@ -4,8 +4,8 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -221,16 +221,39 @@ def run_experiments(experiments: Iterable[Experiment], runs: Path, processes: in
 
 
 def _run_unfinished(experiments: Sequence[Experiment], runs: Path, processes: int, device: str) -> Failures:
-    waiting = [each for each in experiments if not is_finished(runs / each.name, each)]
+    unfinished = [each for each in experiments if not is_finished(runs / each.name, each)]
+    failures = _find_unreadable(unfinished)
+    waiting = [each for each in unfinished if each.name not in failures]
     if processes > 1 and len(waiting) > 1:
-        return _run_in_processes(waiting, runs, processes, device)
-    return {each.name: reason for each in waiting if (reason := attempt(each, runs, device)) is not None}
+        return failures | _run_in_processes(waiting, runs, processes, device)
+    return failures | {each.name: reason for each in waiting if (reason := attempt(each, runs, device)) is not None}
+
+
+def _find_unreadable(experiments: Sequence[Experiment]) -> Failures:
+    """Return the experiments whose data cannot be loaded, and why.
+
+    Data that several experiments share are loaded once here, so that a wrong path is reported once, and before the
+    first of them is trained. It also prepares the data before several processes need them at the same time.
+    """
+    sharing: dict[str, list[Experiment]] = {}
+    for each in experiments:
+        sharing.setdefault(to_json(asdict(each.data)), []).append(each)
+    failures: Failures = {}
+    for group in sharing.values():
+        if len(group) > 1 and (reason := _try(group[0].column, group[0].data.load)) is not None:
+            failures |= dict.fromkeys((each.name for each in group), reason)
+    return failures
 
 
 def attempt(experiment: Experiment, runs: Path, device: str) -> str | None:
-    """Return why the experiment failed, or None. With several ranks a failure is raised, so that all of them end."""
+    """Return why the experiment failed, or None."""
+    return _try(title(experiment), lambda: run(experiment, runs, device))
+
+
+def _try(name: str, act: Callable[[], object]) -> str | None:
+    """Return why ``act`` failed, and print it after the name; with several ranks it is raised, so that all end."""
     try:
-        run(experiment, runs, device)
+        act()
     except StoppedError:
         raise
     except Exception as error:
@@ -239,7 +262,7 @@ def attempt(experiment: Experiment, runs: Path, device: str) -> str | None:
         reason = str(error) if isinstance(error, LrpeError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, LrpeError):
             traceback.print_exc()
-        print(f"{title(experiment)}: {reason}", file=sys.stderr)
+        print(f"{name}: {reason}", file=sys.stderr)
         return reason
     return None
 

@@ -1,5 +1,6 @@
 """The report of a trained table: text, Markdown, LaTeX, JSON and a page."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def _row_titles(plan: Plan) -> dict[str, str]:
 
 def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
     scores_by_title = {printed.title: read_scores(plan, printed, setting) for printed in plan.table.printed_columns}
-    below = _baselines_of(plan, setting)
+    below = _baselines_of(plan, setting, [title for title, scores in scores_by_title.items() if scores])
     columns = [
         _column_of(plan, setting, printed, scores_by_title[printed.title], below)
         for printed in plan.table.printed_columns
@@ -147,12 +148,15 @@ def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
 _COMPUTED = {"counted": counted_perplexity, "majority": majority_levels, "chance": chance_levels}
 
 
-def _baselines_of(plan: Plan, setting: str) -> _Baselines:
-    """Return the baselines of the table, if it has any, on the data that the rows are scored on."""
+def _baselines_of(plan: Plan, setting: str, titles: Collection[str]) -> _Baselines:
+    """Return the baselines, if the table has any, on the data of the printed columns with these titles.
+
+    The others have no scores, perhaps because their data cannot be read.
+    """
     if plan.table.baselines is None:
         return {}
     compute = _COMPUTED[plan.table.baselines]
-    scored = [_first_experiment(plan, setting, printed) for printed in plan.table.printed_columns]
+    scored = [_first_experiment(plan, setting, each) for each in plan.table.printed_columns if each.title in titles]
     return {column: compute(each) for column, each in {each.column: each for each in scored}.items()}
 
 

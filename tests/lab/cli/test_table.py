@@ -132,6 +132,20 @@ def test_what_breaks_a_cell_is_told_and_the_others_are_trained(runs, monkeypatch
     assert re.search(r"^RoPE +\d+\.\d\d", shown, re.MULTILINE)
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_data_that_cannot_be_read_are_reported_once_and_the_other_columns_are_trained(processes, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    words = ["table", "lm", *SMOKE, "--rows", "base,rope,type2", "--columns", "wikitext2,stdlib"]
+    where = ["--data", f"wikitext2={tmp_path / 'empty'}", "--runs", str(tmp_path / "runs")]
+    assert main([*words, *where, "--processes", processes]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.count("there is none at") == 1
+    cells = ", ".join(f"wikitext2/smoke-fair/{row}-seed0" for row in ("base", "rope", "type2"))
+    assert shown.out.count(f"failed: {cells}: Text files end in") == 1
+    assert not (tmp_path / "runs" / "wikitext2").exists()
+    assert re.search(r"^RoPE +\d+\.\d\d", shown.out, re.MULTILINE)
+
+
 def test_a_method_that_is_defined_anew_is_another_run(runs, monkeypatch, capsys):
     words = ["train", "stdlib", *SMOKE, "--method", "cosformer", "--runs", str(runs)]
     assert main(words) == 0
