@@ -35,6 +35,7 @@ class MakeTable:
         columns: columns, such as wikitext103,books; if not given, the columns that --data names, or else the paper's.
         settings: any of fair,absolute,authors; one table is printed per setting.
         seeds: seeds to average over, such as 0,1,2.
+        against: rows that every other one is tested against over the seeds, at most four; base,rope if not given.
         scale: paper, medium (40 minutes per cell), small (minutes), demo (a minute) or smoke (seconds).
         data: where the data are, as NAME=PATH,NAME=PATH. PATH may be hub, the Hugging Face hub, or here, the substitute
             that every machine has. DATASET:PATH reads another dataset of the same kind, such as citations:PATH for
@@ -53,6 +54,7 @@ class MakeTable:
     columns: str = ""
     settings: str = "fair"
     seeds: str = "0"
+    against: str = ""
     scale: str = "small"
     data: str = ""
     processes: Annotated[int, Range(0, 1024)] = 1
@@ -78,6 +80,7 @@ class MakeTable:
         find_scale(self.scale)
         for check, text in (
             (check_row, self.rows),
+            (check_row, self.against),
             (check_column, self.columns),
             (find_setting, self.settings),
         ):
@@ -132,6 +135,7 @@ class MakeTable:
             data=paths(self.data),
             changes=read_dotted(self.changes),
             runs=self.runs,
+            against=words(self.against),
         )
 
     def measure_speed(self) -> int:

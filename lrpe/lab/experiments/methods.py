@@ -95,6 +95,7 @@ METHODS: Registry[Method] = Registry({method.name: method for method in _METHODS
 _MEMBERS = ("selective-free", "switched", "rope-half", "half-rotated", "permuteformer")
 SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's rows
 SIX = ("base", "rope", "per", "type1", "type2", "type3")  # the paper's rows in tables without SPE
+REFERENCES = ("base", "rope")  # the rows that the others are tested against, unless others are named
 
 
 def fair(method: Method, model: Fields) -> Fields:

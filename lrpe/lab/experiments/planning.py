@@ -13,11 +13,12 @@ from typing import Any
 from lrpe.errors import require
 from lrpe.lab.experiments.columns import COLUMNS, find_column
 from lrpe.lab.experiments.experiment import Data, Experiment, apply_changes
-from lrpe.lab.experiments.methods import check_row, find_method, find_setting
+from lrpe.lab.experiments.methods import REFERENCES, check_row, find_method, find_setting
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.experiments.tables import PrintedColumn, Table, find_table
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})  # an immutable default
+_MOST_REFERENCES = 4  # as many as there are marks of a difference
 _LIBRARY = "stdlib"  # the column of Python's standard library
 
 
@@ -49,6 +50,7 @@ class Plan:
         seeds: the seeds of every cell.
         runs: the folder of all runs.
         cells: the numbers of the table, by setting, printed column and row.
+        against: the rows that every other one is tested against.
     """
 
     table: Table
@@ -57,6 +59,7 @@ class Plan:
     seeds: tuple[int, ...]
     runs: Path
     cells: tuple[Cell, ...]
+    against: tuple[str, ...] = REFERENCES
 
     @property
     def experiments(self) -> list[Experiment]:
@@ -96,6 +99,7 @@ def plan(
     data: Mapping[str, str] = _NOTHING,
     changes: Mapping[str, Any] = _NOTHING,
     runs: Path = Path("runs"),
+    against: Sequence[str] = (),
 ) -> Plan:
     """Resolve rows × columns × seeds × settings of a table into experiments.
 
@@ -109,6 +113,7 @@ def plan(
         data: paths by column or dataset; see ``Experiment.with_data``.
         changes: nested fields of every experiment, which override everything else.
         runs: the folder of all runs.
+        against: rows that the others are tested against, at most four; Base and RoPE if empty.
 
     Raises:
         LrpeError: a name is unknown, the table has no such row or column, or there is no setting or seed.
@@ -118,6 +123,7 @@ def plan(
     settled = _settle(table, columns or [column for column in data if column in COLUMNS], preparation)
     rows = tuple(rows) or settled.rows
     _check_rows(settled, rows)
+    _check_references(against, rows)
     for setting in settings:
         find_setting(setting)
     cells = [
@@ -126,7 +132,7 @@ def plan(
         for printed in settled.printed_columns
         for row in rows
     ]
-    return Plan(settled, rows, tuple(settings), tuple(seeds), runs, tuple(cells))
+    return Plan(settled, rows, tuple(settings), tuple(seeds), runs, tuple(cells), tuple(against) or REFERENCES)
 
 
 def plan_experiment(
@@ -158,6 +164,16 @@ def _check_rows(table: Table, rows: Sequence[str]) -> None:
         check_row(row)
         for printed in table.printed_columns:
             find_method(printed.method(row))
+
+
+def _check_references(against: Sequence[str], rows: Sequence[str]) -> None:
+    """Raise ``LrpeError`` for a reference that the table has no row of, or for too many of them."""
+    for row in against:
+        require(row in rows, f"against must name rows of the table, {', '.join(rows)}; got {row!r}.")
+    require(
+        len(against) <= _MOST_REFERENCES,
+        f"against must name at most {_MOST_REFERENCES} rows; got {', '.join(against)}.",
+    )
 
 
 def _with_seeds(experiment: Experiment, seeds: Sequence[int]) -> tuple[Experiment, ...]:

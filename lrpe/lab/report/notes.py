@@ -12,7 +12,7 @@ from lrpe.lab.experiments.paper import BASIS
 from lrpe.lab.experiments.planning import Plan
 from lrpe.lab.experiments.tables import split_row, title_of
 from lrpe.lab.report.paired_test import LEVEL, PairedTest
-from lrpe.lab.report.table import REFERENCES, FigureColumn
+from lrpe.lab.report.table import FigureColumn, mark_references
 
 
 def summarize(rows: dict[str, str], column: FigureColumn, ranked: Sequence[str]) -> list[str]:
@@ -181,7 +181,8 @@ def _seed_note(plan: Plan) -> str:
 
 def _test_note(plan: Plan) -> list[str]:
     """Explain the marks of significance, if rows can be compared."""
-    compared = [f"{title_of(row)} ({mark})" for row, mark in REFERENCES.items() if row in plan.rows]
+    marks = mark_references(plan.against)
+    compared = [f"{title_of(row)} ({mark})" for row, mark in marks.items() if row in plan.rows]
     if len(plan.seeds) == 1 or len(plan.rows) == 1 or not compared:
         return []
     weak = (

@@ -6,7 +6,7 @@ from html import escape
 
 from lrpe.lab.report.page import element, folded, heading
 from lrpe.lab.report.paired_test import PairedTest
-from lrpe.lab.report.table import REFERENCES, FigureColumn, Rank, Style, Titles, lay_out
+from lrpe.lab.report.table import FigureColumn, Rank, Style, Titles, lay_out
 
 Scale = tuple[float, float]  # the figures at the left and the right end
 
@@ -119,7 +119,7 @@ def _ends(column: FigureColumn, ranked: Sequence[str]) -> str:
 
 
 def _drawn_references(column: FigureColumn, ranked: Sequence[str]) -> list[str]:
-    return [name for name in REFERENCES if name in ranked and math.isfinite(column.figures.get(name, math.nan))]
+    return [name for name in column.references if name in ranked and math.isfinite(column.figures.get(name, math.nan))]
 
 
 def _explain_plots(rows: Titles, columns: Sequence[FigureColumn], ranked: Sequence[str]) -> str:
@@ -128,21 +128,23 @@ def _explain_plots(rows: Titles, columns: Sequence[FigureColumn], ranked: Sequen
     if not plotted:
         return ""
     several = any(len(seeds) > 1 for column in plotted for seeds in column.scores.values())
-    names = [rows[name] for name in REFERENCES if any(name in _drawn_references(column, ranked) for column in plotted)]
+    drawn = dict.fromkeys(name for column in plotted for name in _drawn_references(column, ranked))
+    names = [rows[name] for name in drawn]
     lines = ", the vertical lines at " + " and ".join(map(escape, names)) if names else ""
     return f"Plots: the dot is {'the mean, the bar the range of the seeds' if several else 'the figure'}{lines}."
 
 
 def show_tests(rows: Titles, columns: Sequence[FigureColumn]) -> str:
     """Return the differences from the references with their intervals and p-values, folded; empty without tests."""
-    parts = []
+    parts, references = [], dict.fromkeys(name for column in columns for name in column.tests)
     for column in columns:
         for reference, tests in column.tests.items():
             parts += [
                 heading(f"{column.title}: difference from {rows[reference]}", 3),
                 _show_tests(rows, column, tests),
             ]
-    return folded("Differences from Base and RoPE, with intervals and p-values", *parts) if parts else ""
+    names = " and ".join(rows[name] for name in references)
+    return folded(f"Differences from {names}, with intervals and p-values", *parts) if parts else ""
 
 
 def _show_tests(rows: Titles, column: FigureColumn, tests: dict[str, PairedTest]) -> str:

@@ -30,7 +30,7 @@ from lrpe.lab.report.page import (
 )
 from lrpe.lab.report.page_table import as_html, show_tests
 from lrpe.lab.report.paired_test import compare_rows
-from lrpe.lab.report.table import REFERENCES, FigureColumn, as_data, as_text, write_formats
+from lrpe.lab.report.table import FigureColumn, as_data, as_text, write_formats
 from lrpe.lab.report.training import show_curves, show_training
 from lrpe.lab.stamp import describe, stamp
 from lrpe.serialization import to_json
@@ -140,8 +140,8 @@ def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
         scores = averages(list(scores_by_title.values()), plan.rows, plan.seeds)
         better = plan.table.printed_columns[0].better
         numbers = plan.table.average_paper or {}
-        tests = compare_rows(scores, REFERENCES)
-        columns.append(FigureColumn(plan.table.average, means(scores), 2, better, scores, numbers, tests))
+        tests = compare_rows(scores, plan.against)
+        columns.append(FigureColumn(plan.table.average, means(scores), 2, better, scores, numbers, tests, plan.against))
     return columns
 
 
@@ -172,8 +172,9 @@ def _column_of(plan: Plan, setting: str, printed: PrintedColumn, scores: Scores,
     title = printed.title if used == intended_data(first) else f"{printed.title} ({used})"
     baselines = below.get(first.column, {}).get(printed.split, {})
     figures = means(scores) | {name: printed.factor * figure for name, figure in baselines.items()}
-    tests = compare_rows(scores, REFERENCES)
-    return FigureColumn(title, figures, printed.digits, printed.better, scores, printed.paper, tests)
+    tests = compare_rows(scores, plan.against)
+    about = (printed.digits, printed.better, scores, printed.paper, tests, plan.against)
+    return FigureColumn(title, figures, *about)
 
 
 def configurations(plan: Plan) -> str:

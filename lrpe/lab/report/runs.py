@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from lrpe.errors import LrpeError, require
 from lrpe.lab.experiments.experiment import Experiment, read_experiment, to_dict
+from lrpe.lab.experiments.methods import REFERENCES
 from lrpe.lab.experiments.run import Results, read_results
 from lrpe.lab.experiments.runs_on_disk import curve, means, seconds_per_update
 from lrpe.lab.experiments.tables import title_of
@@ -26,7 +27,7 @@ from lrpe.lab.report.page import (
 from lrpe.lab.report.page_table import as_html
 from lrpe.lab.report.paired_test import compare_rows
 from lrpe.lab.report.picture import file_name
-from lrpe.lab.report.table import REFERENCES, FigureColumn
+from lrpe.lab.report.table import FigureColumn
 from lrpe.lab.report.training import angles_picture, show_chart
 from lrpe.lab.stamp import stamp
 from lrpe.lab.training.run_files import RunInfo, read_metrics, read_run_info

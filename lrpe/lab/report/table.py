@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from lrpe.atomic import write_atomically
 from lrpe.lab.aligned import in_columns
+from lrpe.lab.experiments.methods import REFERENCES
 from lrpe.lab.report.paired_test import LEVEL, PairedTest
 
 Rank = Literal["best", "second"]
-REFERENCES = {"base": "†", "rope": "‡"}  # the rows with which every other is compared, and the mark of a difference
+MARKS = "†‡§¶"  # of a difference from the first, second, third and fourth reference
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class FigureColumn:
         better: whether lower or higher is better; None if the rows are not ranked.
         scores: the figures by row and seed that ``figures`` are the means of.
         paper: the paper's figures, printed in a column of their own next to ours.
-        tests: comparisons by reference, one of ``REFERENCES``, and row.
+        tests: comparisons by reference and row.
+        references: the rows with which the others are compared; ``MARKS`` has the mark of each.
     """
 
     title: str
@@ -40,6 +42,7 @@ class FigureColumn:
     scores: dict[str, dict[int, float]] = field(default_factory=dict)
     paper: dict[str, float] = field(default_factory=dict)
     tests: dict[str, dict[str, PairedTest]] = field(default_factory=dict)
+    references: tuple[str, ...] = REFERENCES
 
     @property
     def heading(self) -> str:
@@ -56,14 +59,14 @@ class FigureColumn:
         """The marks of the references from which at least one row differs significantly."""
         return "".join(
             mark
-            for reference, mark in REFERENCES.items()
+            for reference, mark in mark_references(self.references).items()
             if any(test.significant for test in self.tests.get(reference, {}).values())
         )
 
     def marks(self, row: str) -> str:
         """Return the marks of the references from which the row differs significantly."""
-        tests = {reference: self.tests.get(reference, {}).get(row) for reference in REFERENCES}
-        return "".join(REFERENCES[reference] for reference, test in tests.items() if test and test.significant)
+        tests = {mark: self.tests.get(name, {}).get(row) for name, mark in mark_references(self.references).items()}
+        return "".join(mark for mark, test in tests.items() if test and test.significant)
 
     def rank(self, row: str, among: Sequence[str]) -> Rank | None:
         """Return whether the row is the best or the second best of these rows, by the printed figures.
@@ -94,6 +97,15 @@ class FigureColumn:
 
     def show_paper(self, row: str) -> str:
         return f"{self.paper[row]:.{self.digits}f}" if row in self.paper else ""
+
+
+def mark_references(references: Sequence[str]) -> dict[str, str]:
+    """Return the mark of a difference from each reference.
+
+    >>> mark_references(("base", "rope"))
+    {'base': '†', 'rope': '‡'}
+    """
+    return dict(zip(references, MARKS, strict=False))
 
 
 _Write = Callable[[FigureColumn, str, Rank | None], str]  # writes the cell of a column and row
@@ -177,13 +189,14 @@ class Style:
 
 def explain_marks(rows: Titles, columns: Sequence[FigureColumn]) -> str:
     """Return what the marks of significance mean; empty if nothing was tested."""
-    tested = [name for name in REFERENCES if any(column.tests.get(name) for column in columns)]
+    marks = {name: mark for column in columns for name, mark in mark_references(column.references).items()}
+    tested = [name for name in marks if any(column.tests.get(name) for column in columns)]
     if not tested:
         return ""
     used = {mark for column in columns for mark in column.marks_used}
     tests = [test for column in columns for by_row in column.tests.values() for test in by_row.values()]
     seeds = " or ".join(map(str, sorted({test.seeds for test in tests})))
-    differs = ", ".join(f"{REFERENCES[name]} differs from {rows[name]}" for name in tested if REFERENCES[name] in used)
+    differs = ", ".join(f"{marks[name]} differs from {rows[name]}" for name in tested if marks[name] in used)
     finding = differs or f"No row differs significantly from {' or '.join(rows[name] for name in tested)}"
     return f"{finding} (paired t-test over {seeds} seeds, p < {LEVEL:g} after Holm's correction)"
 

@@ -2,9 +2,10 @@ import re
 
 import pytest
 
+from lrpe.lab.experiments.methods import REFERENCES
 from lrpe.lab.report.page_table import as_html, draw_interval, scale_of, show_tests
 from lrpe.lab.report.paired_test import compare_rows
-from lrpe.lab.report.table import REFERENCES, FigureColumn
+from lrpe.lab.report.table import FigureColumn
 
 ROWS = {"base": "Base", "type2": "Type 2", "bigrams": "bigrams"}
 SEEDS = {"base": {0: 9.0, 1: 10.0, 2: 11.0}, "type2": {0: 5.0, 1: 6.5, 2: 7.0}}

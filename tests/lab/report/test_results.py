@@ -66,6 +66,19 @@ def test_the_data_have_every_seed_and_every_test(report):
     assert set(column["tests"]["base"]) == {"rope", "type2"}
 
 
+def test_rows_are_tested_against_the_named_row_in_text_page_and_data(report):
+    runs = report[0].parent
+    planned = plan(
+        "lm", rows=tuple(SCORES), columns=("stdlib",), seeds=(0, 1, 2), scale="smoke", runs=runs, against=["rope"]
+    )
+    text, page = report_table(planned, runs / "against", "lrpe table lm --against rope")
+    assert "against RoPE (†)." in text
+    assert "23.00 ± 2.95 * †" in text
+    assert "Differences from RoPE, with intervals and p-values" in page.read_text()
+    column = json.loads((page.parent / "table.json").read_text())["settings"]["fair"]["columns"][0]
+    assert set(column["tests"]) == {"rope"}
+
+
 @pytest.mark.parametrize("kind", SIZES)
 def test_the_page_needs_no_network_fits_and_is_kept_as_a_picture(browser, report, kind):
     width, height = SIZES[kind]

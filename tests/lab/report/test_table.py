@@ -2,9 +2,10 @@ import math
 
 import pytest
 
+from lrpe.lab.experiments.methods import REFERENCES
 from lrpe.lab.report.page_table import as_html
 from lrpe.lab.report.paired_test import compare_rows
-from lrpe.lab.report.table import REFERENCES, FigureColumn, as_data, as_latex, as_markdown, as_text
+from lrpe.lab.report.table import FigureColumn, as_data, as_latex, as_markdown, as_text
 
 ROWS = {"base": "Base", "type1": "Type 1", "type2": "Type 2", "count": "counted & sure"}
 PERPLEXITY = FigureColumn(
@@ -139,3 +140,18 @@ def test_a_row_with_a_seed_that_diverged_has_no_deviation_and_the_table_is_writt
     assert "3.00 ± 1.41" in text
     assert "diverged" in text
     assert as_data({"base": "Base"}, [column])["columns"][0]["deviations"].keys() == {"base"}
+
+
+def test_a_row_is_marked_by_the_reference_that_it_differs_from_whichever_these_are():
+    seeds = {
+        "type2": {0: 34.0, 1: 34.2, 2: 33.8},
+        "rope": {0: 31.9, 1: 32.1, 2: 31.71},
+        "none": {0: 36.0, 1: 35.0, 2: 34.0},
+    }
+    references, rows = ("none", "type2"), {"rope": "RoPE", "none": "no positions", "type2": "Type 2"}
+    figures = {row: sum(by_seed.values()) / 3 for row, by_seed in seeds.items()}
+    tests = compare_rows(seeds, references)
+    text = as_text(rows, [FigureColumn("val", figures, scores=seeds, tests=tests, references=references)], list(rows))
+    assert "31.90 ± 0.20 * ‡" in text
+    assert "‡ differs from Type 2 (paired t-test" in text
+    assert "†" not in text
