@@ -82,7 +82,6 @@ MODULES = {
             **dict.fromkeys(("engines.unencoded", "engines.one_token"), "description"),
             "sums.naive": "sums.problem",
             "sums.recurrent": "engines.torch_engine",
-            "sums.chunks": "sums.chunked",
             **dict.fromkeys(("sums.packed", "sums.parts"), "sums.borders"),
         }.items()
     },

@@ -44,7 +44,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("inputs", "state", "tokens", "feature_map", "normalizer", "sums", "decay", "steps", "description", "engines"),
         *("convolution", "choices", "layer", "linear", "softmax", "functional"),
     ),
-    "lrpe.attention.sums": ("problem", "chunked", "causal", "bidirectional", "borders"),
+    "lrpe.attention.sums": ("problem", "chunks", "chunked", "causal", "bidirectional", "borders"),
     "lrpe.attention.engines": ("torch_engine", "library", "native_sum", "native", "fla", "choice"),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
