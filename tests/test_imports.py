@@ -45,7 +45,15 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("convolution", "choices", "layer", "linear", "softmax", "functional"),
     ),
     "lrpe.attention.sums": ("problem", "chunks", "chunked", "causal", "bidirectional", "borders"),
-    "lrpe.attention.engines": ("torch_engine", "library", "native_sum", "native", "fla", "choice"),
+    "lrpe.attention.engines": (
+        "torch_engine",
+        "library",
+        "native_sum",
+        "native_convolution",
+        "native",
+        "fla",
+        "choice",
+    ),
     "lrpe.models": (
         *("_needs", "schema", "layer_choices", "configuration", "architectures", "block", "cache"),
         *("inputs", "weights", "trunk"),

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lrpe.attention.engines.choice import allows
+from lrpe.attention.engines.native_convolution import can_convolve, convolve
 from lrpe.attention.tokens import Tokens
 from lrpe.errors import check_count, check_real, require, unknown_name
 from lrpe.precision import compute_dtype, without_autocast
@@ -61,7 +63,9 @@ class ShortConvolution(nn.Module):
             window: the last kernel - 1 inputs of a preceding state, (batch, kernel - 1, channels); None for zeros.
         """
         flat = [x.transpose(1, 2).flatten(2) for x in qkv]
-        if key_tokens is tokens:
+        if key_tokens is tokens and _is_plain(tokens) and _by_kernel(flat[0], self.weight):
+            parts, after = self.convolve_apart(flat, window)
+        elif key_tokens is tokens:
             y, after = self.convolve(torch.cat(flat, -1), self.weight, tokens, window)
             parts = y.split(self.channels, -1)
         else:  # cross-attention, whose queries and keys are tokens of two sequences
@@ -71,6 +75,21 @@ class ShortConvolution(nn.Module):
             parts = (q, *kv.split(self.channels[1:], -1))
         q, k, v = (y.unflatten(-1, (x.shape[1], -1)).transpose(1, 2) for y, x in zip(parts, qkv, strict=True))
         return (q, k, v), after
+
+    def convolve_apart(self, flat: list[Tensor], window: Tensor | None) -> tuple[list[Tensor], Tensor | None]:
+        """Convolve queries, keys and values (batch, n, channels) by the native kernel, without joining them first."""
+        weights, act = self.weight.split(self.channels), CONVOLUTION_ACTIVATIONS[self.activation]
+        windows = [None] * 3 if window is None else window.to(flat[0].dtype).split(self.channels, -1)
+        parts = [act(convolve(x, w, first, self.before)) for x, w, first in zip(flat, weights, windows, strict=True)]
+        if not self.causal:
+            return parts, None
+        size = self.kernel - 1
+        ends = torch.cat([x[:, -size:] for x in flat], -1)
+        missing = size - ends.shape[1]
+        if missing == 0:
+            return parts, ends
+        earlier = ends.new_zeros(ends.shape[0], missing, ends.shape[2]) if window is None else window[:, -missing:]
+        return parts, torch.cat([earlier.to(ends.dtype), ends], 1)
 
     def convolve(
         self, x: Tensor, weight: Tensor, tokens: Tokens, window: Tensor | None = None
@@ -203,7 +222,20 @@ def _convolve(line: Tensor, weight: Tensor) -> Tensor:
         return reduce(torch.add, (line[:, i : i + n] * weight[:, i] for i in range(weight.shape[1])))
     if n == 1:  # a decoded token, in less than half the time of torch's convolution
         return (line * weight.mT).sum(1, keepdim=True)
+    before = weight.shape[1] - 1
+    if _by_kernel(line[:, before:], weight):
+        return convolve(line[:, before:], weight, line[:, :before], before)
     return F.conv1d(line.mT, weight[:, None], groups=len(weight)).mT
+
+
+def _by_kernel(x: Tensor, weight: Tensor) -> bool:
+    """Return whether the native kernel convolves x (batch, n, channels)."""
+    return can_convolve(x, weight) and allows("native")
+
+
+def _is_plain(tokens: Tokens) -> bool:
+    """Return whether every row is one whole sequence without padding."""
+    return tokens.mask is None and tokens.sequences is None and tokens.bounds is None and tokens.part is None
 
 
 def _convolve_packed(line: Tensor, weight: Tensor, around: Tensor, before: int) -> Tensor:

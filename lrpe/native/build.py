@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SOURCES = (
     *("causal.cpp", "bidirectional_forward.cpp", "bidirectional_backward.cpp"),
-    *("turn.cpp", "step.cpp", "product.cpp"),
+    *("turn.cpp", "step.cpp", "product.cpp", "convolution.cpp"),
 )
 _TARGETS = {  # instruction sets per processor, and the flag that asks for each
     "x86_64": {"x86-64-v3": "-march=x86-64-v3", "x86-64-v4": "-march=x86-64-v4"},

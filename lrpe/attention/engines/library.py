@@ -90,6 +90,27 @@ class NativeTurns(Structure):
     )
 
 
+class StridedRows(Structure):
+    """``lrpe::Rows`` of convolution.h: a pointer, and the strides of batch and rows."""
+
+    _fields_ = (("p", c_void_p), ("batch", c_int64), ("row", c_int64))
+
+    @classmethod
+    def of(cls, x: Tensor) -> "StridedRows":
+        return cls(x.data_ptr(), *x.stride()[:2])
+
+
+class NativeConvolution(Structure):
+    """``lrpe_convolution`` of convolution.h, field by field."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("batch", "n", "channels", "kernel", "before", "threads")),
+        *(("x", StridedRows), ("window", StridedRows), ("w", c_void_p), ("y", c_void_p), ("g", StridedRows)),
+        *((name, c_void_p) for name in ("dx", "dwindow", "dw")),
+        ("piece", c_int64),
+    )
+
+
 # the functions that take each structure, and before them the one that returns its size
 _FUNCTIONS: dict[type[Structure], tuple[str, ...]] = {
     NativeProblem: (
@@ -98,6 +119,7 @@ _FUNCTIONS: dict[type[Structure], tuple[str, ...]] = {
     ),
     NativeStep: ("lrpe_step_size", "lrpe_step_forward"),
     NativeTurns: ("lrpe_turns_size", "lrpe_turns_forward"),
+    NativeConvolution: ("lrpe_convolution_size", "lrpe_convolution_forward", "lrpe_convolution_backward"),
 }
 
 

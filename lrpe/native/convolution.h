@@ -1,0 +1,27 @@
+// The short convolution that lrpe/attention/engines/library.py asks for, field by field.
+#pragma once
+#include <cstdint>
+
+namespace lrpe {
+
+// (batch, rows, channels) floats whose last stride is 1.
+struct Rows {
+    const float* p;
+    int64_t batch, row;
+
+    const float* at(int64_t b, int64_t t) const { return p + b * batch + t * row; }
+};
+
+}  // namespace lrpe
+
+extern "C" struct lrpe_convolution {
+    int64_t batch, n, channels, kernel, before, threads;
+    lrpe::Rows x;       // n tokens
+    lrpe::Rows window;  // the ``before`` tokens before them; its pointer is null if they are 0
+    const float* w;     // (kernel, channels), contiguous
+    float* y;           // (batch, n, channels), contiguous, as all that is written
+    lrpe::Rows g;       // the gradient of y, and from here on what only backward has
+    float *dx, *dwindow;  // (batch, n, channels) and (batch, before, channels); the latter may be null
+    float* dw;            // (pieces, kernel, channels), which are to be summed: one piece per ``piece`` tokens of a row
+    int64_t piece;
+};
