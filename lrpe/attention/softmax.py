@@ -14,6 +14,7 @@ from lrpe.attention.description import Order, check_cross_attention, last_phase,
 from lrpe.attention.layer import AttentionLayer, Heads
 from lrpe.attention.state import KeyValues, KeyValueState, ReservedState, check_key_values, check_state_decay
 from lrpe.attention.tokens import Tokens, positions_of
+from lrpe.autograd import has_values, only_torch_operations
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, check_count, check_rate, is_number, require
 from lrpe.precision import compute_dtype, in_float64
@@ -37,7 +38,7 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         value_dim: size of values per head; head_dim if None.
         summation: "causal" or "bidirectional".
         decay: as in ``LinearAttention``, or None, the default: a softmax can ignore distant keys without one, and a
-            decay needs an n × n bias. An encoding may have its own.
+            decay may need an n × n bias. An encoding may have its own.
         bias: whether the projections have biases.
         qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
         output_gate: "sigmoid" or "silu", multiplies the joined heads by that function of a projection of x; or None.
@@ -194,6 +195,16 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         """Return the weighted sums of values for encoded queries and keys; (batch, heads, n, value_dim)."""
         k, v, visibility = seen.keys, seen.values, _Visibility(self.causal, order.tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0
+        if (
+            self.form is None
+            and self.scale != 0
+            and visibility.ordered
+            and (c := _decay_of_keys(seen, order)) is not None
+        ):
+            per_key = _key_bias(c, q)
+            if per_key is not None:
+                q, k = torch.cat([q, torch.ones_like(q[..., :1])], -1), torch.cat([k, per_key / self.scale], -1)
+                return _product_sum(q, k, v, self.scale, visibility, dropout=dropout)
         fade = None
         if seen.log_decay is not None:
             fade = _token_bias(seen.log_decay, q)
@@ -221,6 +232,11 @@ class _Visibility(NamedTuple):
     def unmasked(self) -> bool:
         """Whether no key is hidden by padding or by packing."""
         return self.keys.mask is None and self.tokens.sequences is None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the tokens are whole causal sequences at positions 0, 1, ..., whose decay is e^(c_t - c_s)."""
+        return self.causal and self.same_tokens and self.unmasked and self.tokens.positions is None
 
     def matrix(self, n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return where a query sees a key, (batch or 1, 1, n, m), and where it sees none, (batch or 1, 1, n, 1).
@@ -278,6 +294,35 @@ def _pad_width(x: Tensor, width: int) -> Tensor:
 def _repeat_for_queries(x: Tensor, queries: Tensor) -> Tensor:
     """Repeat keys or values for the query heads: query head h uses key head h // group."""
     return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
+
+
+_MOST = 128.0  # of a bias per key: float32 keeps a score of this size to 8e-6
+
+
+def _decay_of_keys(seen: KeyValues, order: Order[KeyValues]) -> Tensor | None:
+    """Return the log-decay summed up to each token of one sequence, (batch or 1, key heads, n), or None without one."""
+    if seen.log_decay is not None or order.log_decay is None:
+        return seen.log_decay
+    return in_float64(order.log_decay) * torch.arange(seen.keys.shape[2], device=order.log_decay.device)
+
+
+def _key_bias(c: Tensor, q: Tensor) -> Tensor | None:
+    """Return -c_s per key, (batch, key heads, n, 1), which a softmax over s ≤ t turns into the decay e^(c_t - c_s).
+
+    What is alike for all keys of a query does not change its softmax, so c_t can be left out, and torch's fused kernels
+    need no n × n bias. None where q's dtype would round the bias too much, or where a branch cannot read its values.
+    """
+    if (
+        q.dtype not in (torch.float32, torch.float64)
+        or only_torch_operations()
+        or not has_values(c)
+        or c.shape[-1] == 0
+    ):
+        return None
+    bias = (c[..., :1] + c[..., -1:]) / 2 - c
+    if not bool(bias.detach().abs().max() <= _MOST):  # a decay of 0 has no bound
+        return None
+    return bias.to(q.device, q.dtype).expand(q.shape[0], -1, -1)[..., None]
 
 
 def _head_bias(log_r: Tensor, t: Tensor, s: Tensor, q: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from lrpe import SoftmaxAttention
+from lrpe.attention import softmax
 from tests.attention.softmax import HEADS, KEY_HEADS, WIDTH, D, E, chosen, make, some
 from tests.encodings.compositions import features
 
@@ -64,3 +65,29 @@ def test_a_saved_layer_is_the_layer_that_is_loaded():
 def test_it_compiles_to_one_graph():
     layer, x = make("type1", decay=[0.5, 0.9]), features(2, 6, WIDTH)
     assert_close(torch.compile(layer, fullgraph=True, backend="eager")(x), layer(x))
+
+
+@pytest.mark.parametrize("decay", ["gated", "spread"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_decay_by_a_bias_per_key_is_the_decay_by_a_bias_per_pair(decay, dtype, monkeypatch):
+    torch.manual_seed(0)
+    layer = SoftmaxAttention(24, 4, "rope", key_heads=2, value_dim=9, decay=decay).to(dtype)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    x, asked, results = torch.randn(2, 40, 24, dtype=dtype, requires_grad=True), [], []
+    per_pair = softmax._token_bias if decay == "gated" else softmax._head_bias
+    monkeypatch.setattr(softmax, per_pair.__name__, lambda *inputs: asked.append(1) or per_pair(*inputs))
+    for most in (128.0, 0.0):
+        monkeypatch.setattr(softmax, "_MOST", most)
+        y = layer(x)
+        results.append((y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])))
+    assert len(asked) == 1  # of the second pass
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-13  # of the largest entry
+    for found, expected in zip(*results, strict=True):
+        assert (found - expected).abs().max() <= tolerance * expected.abs().max()
+
+
+def test_a_decay_too_strong_for_a_bias_per_key_has_one_per_pair():
+    layer, x = SoftmaxAttention(8, 2, "none", decay=(1e-3, 1.0)), torch.randn(1, 400, 8)
+    rounded, exact = layer(x), layer.double()(x.double())
+    assert_close(rounded, exact.float(), rtol=1e-4, atol=1e-5)
