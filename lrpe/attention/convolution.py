@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lrpe.attention.engines import native_convolution
 from lrpe.attention.engines.choice import allows
-from lrpe.attention.engines.native_convolution import can_convolve, convolve
 from lrpe.attention.tokens import Tokens
 from lrpe.errors import check_count, check_real, require, unknown_name
 from lrpe.precision import compute_dtype, without_autocast
@@ -63,8 +63,8 @@ class ShortConvolution(nn.Module):
             window: the last kernel - 1 inputs of a preceding state, (batch, kernel - 1, channels); None for zeros.
         """
         flat = [x.transpose(1, 2).flatten(2) for x in qkv]
-        if key_tokens is tokens and _is_plain(tokens) and _by_kernel(flat[0], self.weight):
-            parts, after = self.convolve_apart(flat, window)
+        if key_tokens is tokens and _is_plain(tokens) and all(_runs_natively(x, self.weight) for x in flat):
+            parts, after = self.convolve_natively(flat, tokens, window)
         elif key_tokens is tokens:
             y, after = self.convolve(torch.cat(flat, -1), self.weight, tokens, window)
             parts = y.split(self.channels, -1)
@@ -76,20 +76,20 @@ class ShortConvolution(nn.Module):
         q, k, v = (y.unflatten(-1, (x.shape[1], -1)).transpose(1, 2) for y, x in zip(parts, qkv, strict=True))
         return (q, k, v), after
 
-    def convolve_apart(self, flat: list[Tensor], window: Tensor | None) -> tuple[list[Tensor], Tensor | None]:
-        """Convolve queries, keys and values (batch, n, channels) by the native kernel, without joining them first."""
+    def convolve_natively(
+        self, flat: list[Tensor], tokens: Tokens, window: Tensor | None
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """Convolve queries, keys and values (batch, n, channels) in the native engine, without joining them first."""
         weights, act = self.weight.split(self.channels), CONVOLUTION_ACTIVATIONS[self.activation]
         windows = [None] * 3 if window is None else window.to(flat[0].dtype).split(self.channels, -1)
-        parts = [act(convolve(x, w, first, self.before)) for x, w, first in zip(flat, weights, windows, strict=True)]
+        parts = [
+            act(native_convolution.convolve(x, w, first, self.before))
+            for x, w, first in zip(flat, weights, windows, strict=True)
+        ]
         if not self.causal:
             return parts, None
-        size = self.kernel - 1
-        ends = torch.cat([x[:, -size:] for x in flat], -1)
-        missing = size - ends.shape[1]
-        if missing == 0:
-            return parts, ends
-        earlier = ends.new_zeros(ends.shape[0], missing, ends.shape[2]) if window is None else window[:, -missing:]
-        return parts, torch.cat([earlier.to(ends.dtype), ends], 1)
+        ends = torch.cat([x[:, 1 - self.kernel :] for x in flat], -1)
+        return parts, self.window_after(self.line(ends, tokens, window), tokens)
 
     def convolve(
         self, x: Tensor, weight: Tensor, tokens: Tokens, window: Tensor | None = None
@@ -223,14 +223,14 @@ def _convolve(line: Tensor, weight: Tensor) -> Tensor:
     if n == 1:  # a decoded token, in less than half the time of torch's convolution
         return (line * weight.mT).sum(1, keepdim=True)
     before = weight.shape[1] - 1
-    if _by_kernel(line[:, before:], weight):
-        return convolve(line[:, before:], weight, line[:, :before], before)
+    if _runs_natively(line[:, before:], weight):
+        return native_convolution.convolve(line[:, before:], weight, line[:, :before], before)
     return F.conv1d(line.mT, weight[:, None], groups=len(weight)).mT
 
 
-def _by_kernel(x: Tensor, weight: Tensor) -> bool:
-    """Return whether the native kernel convolves x (batch, n, channels)."""
-    return can_convolve(x, weight) and allows("native")
+def _runs_natively(x: Tensor, weight: Tensor) -> bool:
+    """Return whether the native engine convolves x (batch, n, channels)."""
+    return native_convolution.can_convolve(x, weight) and allows("native")
 
 
 def _is_plain(tokens: Tokens) -> bool:
@@ -239,7 +239,7 @@ def _is_plain(tokens: Tokens) -> bool:
 
 
 def _convolve_packed(line: Tensor, weight: Tensor, around: Tensor, before: int) -> Tensor:
-    """The same within packed sequences, given that of each token on the line: one of another sequence counts as 0."""
+    """Convolve within packed sequences, given the sequence of each token on the line: tokens of others count as 0."""
     kernel = weight.shape[1]
     n = line.shape[1] - kernel + 1
     owners = around[:, before : before + n]

@@ -38,7 +38,9 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         value_dim: size of values per head; head_dim if None.
         summation: "causal" or "bidirectional".
         decay: as in ``LinearAttention``, or None, the default: a softmax can ignore distant keys without one, and a
-            decay may need an n × n bias. An encoding may have its own.
+            decay may need an n × n bias: on a CPU a causal one needs none where r^(n / 2) ≥ e^-128, as the default of
+            "gated" has up to 890 tokens. Its second derivatives need torch's math kernel then, as without a decay:
+            ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``. An encoding may have its own.
         bias: whether the projections have biases.
         qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
         output_gate: "sigmoid" or "silu", multiplies the joined heads by that function of a projection of x; or None.
@@ -195,16 +197,9 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         """Return the weighted sums of values for encoded queries and keys; (batch, heads, n, value_dim)."""
         k, v, visibility = seen.keys, seen.values, _Visibility(self.causal, order.tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0
-        if (
-            self.form is None
-            and self.scale != 0
-            and visibility.ordered
-            and (c := _decay_of_keys(seen, order)) is not None
-        ):
-            per_key = _key_bias(c, q)
-            if per_key is not None:
-                q, k = torch.cat([q, torch.ones_like(q[..., :1])], -1), torch.cat([k, per_key / self.scale], -1)
-                return _product_sum(q, k, v, self.scale, visibility, dropout=dropout)
+        if self.form is None and (per_key := _bias_per_key(q, seen, order, visibility)) is not None:
+            q, k = torch.cat([q * self.scale, torch.ones_like(q[..., :1])], -1), torch.cat([k, per_key], -1)
+            return _product_sum(q, k, v, 1.0, visibility, dropout=dropout)
         fade = None
         if seen.log_decay is not None:
             fade = _token_bias(seen.log_decay, q)
@@ -267,6 +262,8 @@ def _product_sum(
 ) -> Tensor:
     """Return softmax(scale q·k + bias) v for q (batch, heads, n, f), k and v (batch, key heads, m, f or e)."""
     n, m, width = q.shape[2], k.shape[2], v.shape[-1]
+    if scale < 1e-6:  # torch's kernels multiply the -inf of a hidden key by the scale, or divide by it
+        q, scale = q * scale, 1.0
     if visibility.same_tokens or n > 1:  # torch's fused kernels need one width; zeros change nothing
         q, k, v = (_pad_width(x, max(q.shape[-1], width)) for x in (q, k, v))
     attend = partial(
@@ -296,33 +293,29 @@ def _repeat_for_queries(x: Tensor, queries: Tensor) -> Tensor:
     return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
 
 
-_MOST = 128.0  # of a bias per key: float32 keeps a score of this size to 8e-6
+_LARGEST_KEY_BIAS = 128.0  # float32 resolves a score of this size to 8e-6
 
 
-def _decay_of_keys(seen: KeyValues, order: Order[KeyValues]) -> Tensor | None:
-    """Return the log-decay summed up to each token of one sequence, (batch or 1, key heads, n), or None without one."""
-    if seen.log_decay is not None or order.log_decay is None:
-        return seen.log_decay
-    return in_float64(order.log_decay) * torch.arange(seen.keys.shape[2], device=order.log_decay.device)
-
-
-def _key_bias(c: Tensor, q: Tensor) -> Tensor | None:
+def _bias_per_key(q: Tensor, seen: KeyValues, order: Order[KeyValues], visibility: _Visibility) -> Tensor | None:
     """Return -c_s per key, (batch, key heads, n, 1), which a softmax over s ≤ t turns into the decay e^(c_t - c_s).
 
-    What is alike for all keys of a query does not change its softmax, so c_t can be left out, and torch's fused kernels
-    need no n × n bias. None where q's dtype would round the bias too much, or where a branch cannot read its values.
+    A term that all keys of a query share cancels in its softmax, so c_t can be left out, and torch's fused kernel for
+    CPUs needs no n × n bias. None without a decay, where q's dtype would round the bias too much (half the summed
+    decay of some head exceeds ``_LARGEST_KEY_BIAS``), or where values must not be read.
     """
-    if (
-        q.dtype not in (torch.float32, torch.float64)
-        or only_torch_operations()
-        or not has_values(c)
-        or c.shape[-1] == 0
-    ):
+    if not (visibility.ordered and q.is_cpu and q.dtype in (torch.float32, torch.float64)):
+        return None
+    if only_torch_operations() or torch.is_autocast_enabled("cpu"):  # which would round the bias as it does keys
+        return None
+    c = seen.log_decay
+    if c is None and order.log_decay is not None:
+        c = in_float64(order.log_decay) * torch.arange(q.shape[2], device=q.device)
+    if c is None or c.numel() == 0 or not has_values(c):
         return None
     bias = (c[..., :1] + c[..., -1:]) / 2 - c
-    if not bool(bias.detach().abs().max() <= _MOST):  # a decay of 0 has no bound
+    if not bool(bias.detach().abs().max() <= _LARGEST_KEY_BIAS):  # a decay of 0 has no bound
         return None
-    return bias.to(q.device, q.dtype).expand(q.shape[0], -1, -1)[..., None]
+    return bias.to(q.dtype).expand(q.shape[0], -1, -1)[..., None]
 
 
 def _head_bias(log_r: Tensor, t: Tensor, s: Tensor, q: Tensor) -> Tensor:

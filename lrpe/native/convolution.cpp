@@ -1,4 +1,4 @@
-// y_t = Σ_i w_i ⊙ x_{t + i - before}, one filter per channel; a token beyond those that are given is 0.
+// y_t = Σ_i w_i ⊙ x_{t + i - before}, one filter per channel; tokens outside the sequence are 0.
 //
 // With s = t + i - before the gradients are dx_s = Σ_i w_i ⊙ g_{s + before - i} and dw_i = Σ_t g_t ⊙ x_{t + i - before}.
 // Each row is read from memory once: the ``kernel`` rows around it are still in the cache.
@@ -26,12 +26,12 @@ public:
     }
 
     void backward(int64_t b, int64_t first, int64_t last, float* dw) {
-        for (int64_t i = 0; i < p.kernel * p.channels; i++) dw[i] = 0;
+        for (int64_t i = 0; i < p.kernel * p.channels && dw; i++) dw[i] = 0;
         if (first == 0 && p.dwindow)
             for (int64_t j = 0; j < p.before; j++) pull(b, j - p.before, p.dwindow + (b * p.before + j) * p.channels);
         for (int64_t t = first; t < last; t++) {
-            pull(b, t, p.dx + (b * p.n + t) * p.channels);
-            for (int64_t i = 0; i < p.kernel; i++)
+            if (p.dx) pull(b, t, p.dx + (b * p.n + t) * p.channels);
+            for (int64_t i = 0; i < p.kernel && dw; i++)
                 multiply_and_add(dw + i * p.channels, p.g.at(b, t), input(b, t + i - p.before));
         }
     }
@@ -89,7 +89,7 @@ private:
 // Call work(convolution, row of the batch, first token, last token, piece) for every piece of every row.
 template <class Work>
 int for_each_piece(const lrpe_convolution* p, const Work& work) {
-    constexpr int64_t SHARE = 1 << 18;  // numbers that are worth a thread: it takes as long to start one
+    constexpr int64_t SHARE = 1 << 18;  // with fewer numbers per thread, starting a thread costs more than it saves
     int64_t pieces = (p->n + p->piece - 1) / p->piece, useful = 1 + p->batch * p->n * p->channels / SHARE;
     return for_each_unit(
         p->batch * pieces, p->threads < useful ? p->threads : useful, [p](int64_t) { return Convolution(*p); },
@@ -110,7 +110,7 @@ extern "C" __attribute__((visibility("default"))) int lrpe_convolution_forward(c
 extern "C" __attribute__((visibility("default"))) int lrpe_convolution_backward(const lrpe_convolution* p) {
     return lrpe::for_each_piece(
         p, [p](lrpe::Convolution& convolution, int64_t b, int64_t first, int64_t last, int64_t piece) {
-            convolution.backward(b, first, last, p->dw + piece * p->kernel * p->channels);
+            convolution.backward(b, first, last, p->dw ? p->dw + piece * p->kernel * p->channels : nullptr);
         });
 }
 

@@ -17,11 +17,12 @@ struct Rows {
 extern "C" struct lrpe_convolution {
     int64_t batch, n, channels, kernel, before, threads;
     lrpe::Rows x;       // n tokens
-    lrpe::Rows window;  // the ``before`` tokens before them; its pointer is null if they are 0
+    lrpe::Rows window;  // the ``before`` tokens before them; a null pointer means zeros
     const float* w;     // (kernel, channels), contiguous
-    float* y;           // (batch, n, channels), contiguous, as all that is written
-    lrpe::Rows g;       // the gradient of y, and from here on what only backward has
-    float *dx, *dwindow;  // (batch, n, channels) and (batch, before, channels); the latter may be null
+    float* y;           // (batch, n, channels), contiguous
+    // The fields below are for backward only. All outputs are contiguous, and null if they are not wanted.
+    lrpe::Rows g;         // the gradient of y
+    float *dx, *dwindow;  // (batch, n, channels) and (batch, before, channels)
     float* dw;            // (pieces, kernel, channels), which are to be summed: one piece per ``piece`` tokens of a row
     int64_t piece;
 };

@@ -1,4 +1,4 @@
-// Work over batch · heads, which threads take one by one.
+// Units of work, such as a head of a row of the batch, which threads take one by one.
 #pragma once
 #include <algorithm>
 #include <atomic>

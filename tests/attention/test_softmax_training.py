@@ -1,5 +1,7 @@
 """Softmax attention in training: gradients, low precision, dropout, saving, compiling."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -78,7 +80,7 @@ def test_a_decay_by_a_bias_per_key_is_the_decay_by_a_bias_per_pair(decay, dtype,
     per_pair = softmax._token_bias if decay == "gated" else softmax._head_bias
     monkeypatch.setattr(softmax, per_pair.__name__, lambda *inputs: asked.append(1) or per_pair(*inputs))
     for most in (128.0, 0.0):
-        monkeypatch.setattr(softmax, "_MOST", most)
+        monkeypatch.setattr(softmax, "_LARGEST_KEY_BIAS", most)
         y = layer(x)
         results.append((y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])))
     assert len(asked) == 1  # of the second pass
@@ -87,7 +89,42 @@ def test_a_decay_by_a_bias_per_key_is_the_decay_by_a_bias_per_pair(decay, dtype,
         assert (found - expected).abs().max() <= tolerance * expected.abs().max()
 
 
-def test_a_decay_too_strong_for_a_bias_per_key_has_one_per_pair():
-    layer, x = SoftmaxAttention(8, 2, "none", decay=(1e-3, 1.0)), torch.randn(1, 400, 8)
-    rounded, exact = layer(x), layer.double()(x.double())
-    assert_close(rounded, exact.float(), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(("n", "pairs"), [(257, 0), (258, 1)])
+def test_a_decay_too_strong_for_a_bias_per_key_has_one_per_pair(n, pairs, monkeypatch):
+    asked, per_pair = [], softmax._head_bias
+    monkeypatch.setattr(softmax, "_head_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
+    layer, x = SoftmaxAttention(8, 2, "none", decay=(math.exp(-1), 1.0)), torch.randn(1, n, 8)
+    rounded = layer(x)
+    assert len(asked) == pairs  # half of the summed decay, (n - 1) / 2, may be 128
+    assert_close(rounded, layer.double()(x.double()).float(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("decay", ["gated", "spread", None])
+def test_no_rows_and_scales_of_any_sign_and_size(decay):
+    layer = SoftmaxAttention(8, 2, "rope", decay=decay)
+    assert layer(torch.zeros(0, 5, 8)).shape == (0, 5, 8)
+    x = torch.randn(2, 40, 8)
+    for scale in (-0.3, 0.0, 1e-37):
+        layer = SoftmaxAttention(8, 2, "rope", decay=decay, scale=scale)
+        assert_close(layer(x), layer.double()(x.double()).float(), rtol=1e-4, atol=1e-5)
+
+
+class Precise(torch.nn.Linear):
+    """A projection that stays in float32 under autocast, as an adapter may."""
+
+    def forward(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(x.float())
+
+
+def test_under_autocast_a_decay_is_not_rounded_with_the_keys(monkeypatch):
+    asked, per_pair = [], softmax._token_bias
+    monkeypatch.setattr(softmax, "_token_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
+    layer, x = SoftmaxAttention(8, 2, "rope", decay="gated"), torch.randn(1, 40, 8)
+    for name in ("q_proj", "k_proj", "v_proj"):
+        layer._modules[name] = Precise(8, 8)
+    layer(x)
+    assert asked == []
+    with torch.autocast("cpu"):
+        layer(x)
+    assert asked == [1]

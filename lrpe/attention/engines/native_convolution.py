@@ -8,6 +8,7 @@ from torch.nn import Parameter
 
 from lrpe.attention.engines.library import NativeConvolution, StridedRows, call, load_library
 from lrpe.autograd import Differentiable, one_at_a_time, only_torch_operations
+from lrpe.errors import require
 
 _PIECE = 256  # tokens that are summed in float32 before float64; also the share of a thread
 
@@ -32,11 +33,22 @@ def convolve(x: Tensor, weight: Tensor, window: Tensor | None, before: int) -> T
         window: the ``before`` tokens before the first one, (batch, before, channels); None for zeros.
         before: the number of tokens in the window of the convolution before the token itself.
     """
+    (batch, _, channels), given = x.shape, (x, weight) if window is None else (x, weight, window)
+    require(
+        all(tensor.dtype == torch.float32 and tensor.is_cpu for tensor in given)
+        and weight.shape[0] == channels
+        and 0 <= before < weight.shape[1]
+        and (window is None or tuple(window.shape) == (batch, before, channels)),
+        lambda: (
+            "The native convolution takes float32 on a CPU, with a channel of weights per channel of x and a window of "
+            f"{before} tokens; got {[(tuple(tensor.shape), tensor.dtype) for tensor in given]}."
+        ),
+    )
     return _NativeConvolution.of(before, x, weight, window)
 
 
 def convolve_by_torch(x: Tensor, weight: Tensor, window: Tensor | None, before: int) -> Tensor:
-    """Return the same term by term, in torch's operations."""
+    """Return what ``convolve`` returns, term by term in torch's operations."""
     kernel, n = weight.shape[1], x.shape[1]
     first = x.new_zeros(x.shape[0], before, x.shape[2]) if window is None else window
     line = torch.cat([first, torch.nn.functional.pad(x, (0, 0, 0, kernel - 1 - before))], 1)
@@ -65,11 +77,13 @@ class _NativeConvolution(Differentiable):
         if torch.is_grad_enabled() or not one_at_a_time(g):
             return None, *_gradients_by_torch(ctx.before, (x, weight, window), g, ctx.needs_input_grad[1:])
         x, g, filters = _with_rows(x), _with_rows(g), weight.mT.contiguous()
-        dx, dwindow = x.new_empty(x.shape), None if window is None else x.new_empty(window.shape)
+        _, wants_x, wants_weight, wants_window = ctx.needs_input_grad
         pieces = x.shape[0] * -(-x.shape[1] // _PIECE)
-        dw = x.new_empty(pieces, *filters.shape)
+        dx = x.new_empty(x.shape) if wants_x else None
+        dwindow = x.new_empty(window.shape) if wants_window else None
+        dw = x.new_empty(pieces, *filters.shape) if wants_weight else None
         call("lrpe_convolution_backward", _describe(ctx.before, x, filters, window, g=g, dx=dx, dwindow=dwindow, dw=dw))
-        return None, dx, dw.sum(0, dtype=torch.float64).to(weight.dtype).mT, dwindow
+        return None, dx, None if dw is None else dw.sum(0, dtype=torch.float64).to(weight.dtype).mT, dwindow
 
 
 def _describe(before: int, x: Tensor, filters: Tensor, window: Tensor | None, **others: Tensor | None):
@@ -87,7 +101,8 @@ def _describe(before: int, x: Tensor, filters: Tensor, window: Tensor | None, **
 
 
 def _with_rows(x: Tensor) -> Tensor:
-    """Return x with its channels next to each other in memory."""
+    """Return x with its channels next to each other in memory, and its sign in its numbers."""
+    x = x.resolve_neg()
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 

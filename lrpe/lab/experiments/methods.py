@@ -96,6 +96,7 @@ _MEMBERS = ("selective-free", "switched", "rope-half", "half-rotated", "permutef
 SEVEN = ("base", "rope", "spe", "per", "type1", "type2", "type3")  # the paper's rows
 SIX = ("base", "rope", "per", "type1", "type2", "type3")  # the paper's rows in tables without SPE
 REFERENCES = ("base", "rope")  # the rows that the others are tested against, unless others are named
+MARKS = "†‡§¶"  # of a difference from the first, second, third and fourth of these rows
 
 
 def fair(method: Method, model: Fields) -> Fields:

@@ -13,12 +13,11 @@ from typing import Any
 from lrpe.errors import require
 from lrpe.lab.experiments.columns import COLUMNS, find_column
 from lrpe.lab.experiments.experiment import Data, Experiment, apply_changes
-from lrpe.lab.experiments.methods import REFERENCES, check_row, find_method, find_setting
+from lrpe.lab.experiments.methods import MARKS, REFERENCES, check_row, find_method, find_setting
 from lrpe.lab.experiments.scale import find_scale
 from lrpe.lab.experiments.tables import PrintedColumn, Table, find_table
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})  # an immutable default
-_MOST_REFERENCES = 4  # as many as there are marks of a difference
 _LIBRARY = "stdlib"  # the column of Python's standard library
 
 
@@ -123,6 +122,7 @@ def plan(
     settled = _settle(table, columns or [column for column in data if column in COLUMNS], preparation)
     rows = tuple(rows) or settled.rows
     _check_rows(settled, rows)
+    against = tuple(dict.fromkeys(against))
     _check_references(against, rows)
     for setting in settings:
         find_setting(setting)
@@ -132,7 +132,7 @@ def plan(
         for printed in settled.printed_columns
         for row in rows
     ]
-    return Plan(settled, rows, tuple(settings), tuple(seeds), runs, tuple(cells), tuple(against) or REFERENCES)
+    return Plan(settled, rows, tuple(settings), tuple(seeds), runs, tuple(cells), against or REFERENCES)
 
 
 def plan_experiment(
@@ -171,8 +171,8 @@ def _check_references(against: Sequence[str], rows: Sequence[str]) -> None:
     for row in against:
         require(row in rows, f"against must name rows of the table, {', '.join(rows)}; got {row!r}.")
     require(
-        len(against) <= _MOST_REFERENCES,
-        f"against must name at most {_MOST_REFERENCES} rows; got {', '.join(against)}.",
+        len(against) <= len(MARKS),
+        f"against must name at most {len(MARKS)} rows; got {', '.join(against)}.",
     )
 
 

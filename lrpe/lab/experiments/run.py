@@ -240,7 +240,8 @@ def _find_unreadable(experiments: Sequence[Experiment]) -> Failures:
         sharing.setdefault(to_json(asdict(each.data)), []).append(each)
     failures: Failures = {}
     for group in sharing.values():
-        if len(group) > 1 and (reason := _try(group[0].column, group[0].data.load)) is not None:
+        columns = ", ".join(dict.fromkeys(each.column for each in group))
+        if len(group) > 1 and (reason := _try(columns, group[0].data.load)) is not None:
             failures |= dict.fromkeys((each.name for each in group), reason)
     return failures
 

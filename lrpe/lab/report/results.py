@@ -1,12 +1,13 @@
 """The report of a trained table: text, Markdown, LaTeX, JSON and a page."""
 
-from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from lrpe.atomic import write_atomically
+from lrpe.errors import LrpeError
 from lrpe.lab.experiments.baselines import chance_levels, counted_perplexity, majority_levels
 from lrpe.lab.experiments.columns import intended_data
 from lrpe.lab.experiments.experiment import Experiment, to_dict
@@ -131,7 +132,7 @@ def _row_titles(plan: Plan) -> dict[str, str]:
 
 def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
     scores_by_title = {printed.title: read_scores(plan, printed, setting) for printed in plan.table.printed_columns}
-    below = _baselines_of(plan, setting, [title for title, scores in scores_by_title.items() if scores])
+    below = _baselines_of(plan, setting)
     columns = [
         _column_of(plan, setting, printed, scores_by_title[printed.title], below)
         for printed in plan.table.printed_columns
@@ -148,16 +149,19 @@ def _columns_of(plan: Plan, setting: str) -> list[FigureColumn]:
 _COMPUTED = {"counted": counted_perplexity, "majority": majority_levels, "chance": chance_levels}
 
 
-def _baselines_of(plan: Plan, setting: str, titles: Collection[str]) -> _Baselines:
-    """Return the baselines, if the table has any, on the data of the printed columns with these titles.
+def _baselines_of(plan: Plan, setting: str) -> _Baselines:
+    """Return the baselines, if the table has any, on the data that the rows are scored on.
 
-    The others have no scores, perhaps because their data cannot be read.
+    Data that cannot be read have none; ``run_experiments`` has said why.
     """
     if plan.table.baselines is None:
         return {}
-    compute = _COMPUTED[plan.table.baselines]
-    scored = [_first_experiment(plan, setting, each) for each in plan.table.printed_columns if each.title in titles]
-    return {column: compute(each) for column, each in {each.column: each for each in scored}.items()}
+    compute, found = _COMPUTED[plan.table.baselines], {}
+    scored = [_first_experiment(plan, setting, printed) for printed in plan.table.printed_columns]
+    for column, experiment in {each.column: each for each in scored}.items():
+        with suppress(LrpeError):
+            found[column] = compute(experiment)
+    return found
 
 
 def _first_experiment(plan: Plan, setting: str, printed: PrintedColumn) -> Experiment:
@@ -172,9 +176,16 @@ def _column_of(plan: Plan, setting: str, printed: PrintedColumn, scores: Scores,
     title = printed.title if used == intended_data(first) else f"{printed.title} ({used})"
     baselines = below.get(first.column, {}).get(printed.split, {})
     figures = means(scores) | {name: printed.factor * figure for name, figure in baselines.items()}
-    tests = compare_rows(scores, plan.against)
-    about = (printed.digits, printed.better, scores, printed.paper, tests, plan.against)
-    return FigureColumn(title, figures, *about)
+    return FigureColumn(
+        title,
+        figures,
+        printed.digits,
+        printed.better,
+        scores=scores,
+        paper=printed.paper,
+        tests=compare_rows(scores, plan.against),
+        references=plan.against,
+    )
 
 
 def configurations(plan: Plan) -> str:

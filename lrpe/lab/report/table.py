@@ -13,11 +13,10 @@ from typing import Any, Literal
 
 from lrpe.atomic import write_atomically
 from lrpe.lab.aligned import in_columns
-from lrpe.lab.experiments.methods import REFERENCES
+from lrpe.lab.experiments.methods import MARKS, REFERENCES
 from lrpe.lab.report.paired_test import LEVEL, PairedTest
 
 Rank = Literal["best", "second"]
-MARKS = "†‡§¶"  # of a difference from the first, second, third and fourth reference
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,14 @@ def _in_latex(text: str) -> str:
 # Underscores stay: inside a word they are not emphasis, and a backslash would show where Markdown is read as text.
 _MARKDOWN_MARKUP = {c: f"\\{c}" for c in "\\`*[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LATEX_MARKUP = {"±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$"}
-_LATEX_MARKUP |= {"†": r"$^\dagger$", "‡": r"$^\ddagger$", "×": r"$\times$", "·": r"$\cdot$"}
+_LATEX_MARKUP |= {
+    "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
+    "§": r"$^\S$",
+    "¶": r"$^\P$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+}
 _LATEX_MARKUP |= {"<": r"\textless{}", ">": r"\textgreater{}", "\\": r"\textbackslash{}"}
 _LATEX_MARKUP |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {c: f"\\{c}" for c in "%_&#${}"}
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import lrpe
-from lrpe.attention import convolution as short
+from lrpe.attention.engines import native_convolution
 from lrpe.attention.engines.native_convolution import can_convolve, convolve, convolve_by_torch
+from lrpe.errors import LrpeError
 
 pytestmark = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
 
@@ -60,10 +61,45 @@ def test_gradients_can_be_differentiated_again_and_taken_in_a_batch():
     assert_close(batched, torch.stack([torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in rows]))
 
 
-def test_a_gradient_that_nobody_asked_for_is_not_needed():
-    x, w, _ = draw(0, 1, 9, 4, 4, 3, windowed=False)
-    (dw,) = torch.autograd.grad(convolve(x.detach(), w, None, 3).sum(), w)
-    assert_close(dw, torch.autograd.grad(convolve_by_torch(x.detach(), w, None, 3).sum(), w)[0])
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_an_input_without_a_gradient_does_not_change_those_of_the_others(frozen):
+    inputs = list(draw(0, 2, 9, 4, 4, 3, windowed=True))
+    inputs[frozen] = inputs[frozen].detach()
+    asked = [x for x in inputs if x.requires_grad]
+    found, expected = (
+        torch.autograd.grad(compute(*inputs, 3).square().sum(), asked) for compute in (convolve, convolve_by_torch)
+    )
+    for gradient, exact in zip(found, expected, strict=True):
+        assert_close(gradient, exact, rtol=1e-4, atol=1e-5)
+
+
+def test_tensors_that_the_kernel_would_misread_are_refused_or_resolved():
+    x, w, first = (tensor.detach() for tensor in draw(0, 2, 9, 4, 4, 3, windowed=True))
+    for wrong in ((x.double(), w, first), (x, w.bfloat16(), None), (x[..., :3], w, None), (x, w, first[:, :2])):
+        with pytest.raises(LrpeError, match="The native convolution takes float32"):
+            convolve(*wrong, 3)
+    negative = torch._neg_view(x)
+    assert_close(convolve(negative, w, first, 3), -convolve(x, w, -first, 3))
+
+
+class Rounded(torch.nn.Module):
+    """A projection to bfloat16, as an adapter or a quantised layer may be."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.weight = layer, layer.weight
+
+    def forward(self, x):
+        return self.layer(x).bfloat16()
+
+
+@pytest.mark.parametrize("name", ["q_proj", "k_proj", "v_proj"])
+def test_a_projection_of_another_dtype_is_convolved_by_torch(name):
+    layer, x = lrpe.LinearAttention(16, heads=2, convolution=4, decay=None), torch.randn(2, 9, 16)
+    layer._modules[name] = Rounded(layer._modules[name])
+    with lrpe.engines.use("torch"):
+        expected = layer(x)
+    assert_close(layer(x), expected, rtol=1e-2, atol=1e-2)
 
 
 def test_threads_do_not_change_outputs_or_gradients():
@@ -83,7 +119,7 @@ def test_threads_do_not_change_outputs_or_gradients():
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_layer_uses_the_kernel_and_leaves_to_torch_what_it_cannot_compute(causal, monkeypatch):
     calls = []
-    monkeypatch.setattr(short, "convolve", lambda *inputs: calls.append(1) or convolve(*inputs))
+    monkeypatch.setattr(native_convolution, "convolve", lambda *inputs: calls.append(1) or convolve(*inputs))
     summation = "causal" if causal else "bidirectional"
     layer = lrpe.LinearAttention(16, heads=2, convolution=4, decay="gated", summation=summation)
     torch.nn.init.normal_(layer.convolution.weight)

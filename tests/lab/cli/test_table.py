@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -144,6 +145,26 @@ def test_data_that_cannot_be_read_are_reported_once_and_the_other_columns_are_tr
     assert shown.out.count(f"failed: {cells}: Text files end in") == 1
     assert not (tmp_path / "runs" / "wikitext2").exists()
     assert re.search(r"^RoPE +\d+\.\d\d", shown.out, re.MULTILINE)
+
+
+def test_a_table_whose_data_are_gone_shows_what_was_trained_on_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LRPE_CACHE", str(tmp_path / "cache"))
+    text = "".join(f"sentence {k} of a text\n" for k in range(3000))
+    for split in ("train", "valid", "test"):
+        (tmp_path / "data" / f"wiki.{split}.tokens").parent.mkdir(exist_ok=True)
+        (tmp_path / "data" / f"wiki.{split}.tokens").write_text(text)
+    words = ["table", "lm", *SMOKE, "--rows", "base,rope", "--columns", "wikitext2,stdlib"]
+    words += ["--data", f"wikitext2={tmp_path / 'data'}", "--runs", str(tmp_path / "runs")]
+    assert main(words) == 0
+    for folder in ("data", "cache"):
+        shutil.rmtree(tmp_path / folder)
+    (tmp_path / "data").mkdir()
+    capsys.readouterr()
+    assert main([*words, "--seeds", "0,1"]) == 1
+    shown = capsys.readouterr().out
+    assert "failed: wikitext2/smoke-fair/base-seed1, wikitext2/smoke-fair/rope-seed1: " in shown
+    (row,) = re.findall(r"^RoPE +(.*)", shown, re.MULTILINE)
+    assert len(re.findall(r"\d+\.\d\d", row)) == 6  # two of the seed that is there, and two means with deviations
 
 
 def test_a_method_that_is_defined_anew_is_another_run(runs, monkeypatch, capsys):

@@ -142,7 +142,7 @@ def test_a_row_with_a_seed_that_diverged_has_no_deviation_and_the_table_is_writt
     assert as_data({"base": "Base"}, [column])["columns"][0]["deviations"].keys() == {"base"}
 
 
-def test_a_row_is_marked_by_the_reference_that_it_differs_from_whichever_these_are():
+def test_a_row_has_the_mark_of_each_reference_that_it_differs_from():
     seeds = {
         "type2": {0: 34.0, 1: 34.2, 2: 33.8},
         "rope": {0: 31.9, 1: 32.1, 2: 31.71},
