@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lrpe.attention.engines import native_convolution
 from lrpe.attention.engines.choice import allows
+from lrpe.attention.engines.native_convolution import can_convolve, convolve_native
 from lrpe.attention.tokens import Tokens
 from lrpe.errors import check_count, check_real, require, unknown_name
 from lrpe.precision import compute_dtype, without_autocast
@@ -83,8 +83,7 @@ class ShortConvolution(nn.Module):
         weights, act = self.weight.split(self.channels), CONVOLUTION_ACTIVATIONS[self.activation]
         windows = [None] * 3 if window is None else window.to(flat[0].dtype).split(self.channels, -1)
         parts = [
-            act(native_convolution.convolve(x, w, first, self.before))
-            for x, w, first in zip(flat, weights, windows, strict=True)
+            act(convolve_native(x, w, first, self.before)) for x, w, first in zip(flat, weights, windows, strict=True)
         ]
         if not self.causal:
             return parts, None
@@ -224,13 +223,13 @@ def _convolve(line: Tensor, weight: Tensor) -> Tensor:
         return (line * weight.mT).sum(1, keepdim=True)
     before = weight.shape[1] - 1
     if _runs_natively(line[:, before:], weight):
-        return native_convolution.convolve(line[:, before:], weight, line[:, :before], before)
+        return convolve_native(line[:, before:], weight, line[:, :before], before)
     return F.conv1d(line.mT, weight[:, None], groups=len(weight)).mT
 
 
 def _runs_natively(x: Tensor, weight: Tensor) -> bool:
     """Return whether the native engine convolves x (batch, n, channels)."""
-    return native_convolution.can_convolve(x, weight) and allows("native")
+    return can_convolve(x, weight) and allows("native")
 
 
 def _is_plain(tokens: Tokens) -> bool:

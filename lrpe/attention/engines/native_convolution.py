@@ -24,7 +24,7 @@ def can_convolve(x: Tensor, weight: Tensor) -> bool:
     return x.shape[1] > 1 and x.numel() > 0 and not isinstance(load_library(), str)
 
 
-def convolve(x: Tensor, weight: Tensor, window: Tensor | None, before: int) -> Tensor:
+def convolve_native(x: Tensor, weight: Tensor, window: Tensor | None, before: int) -> Tensor:
     """Return y_t = Σ_i w_i ⊙ x_{t + i - before} of x (batch, n, channels), with the same shape.
 
     Args:
@@ -48,7 +48,7 @@ def convolve(x: Tensor, weight: Tensor, window: Tensor | None, before: int) -> T
 
 
 def convolve_by_torch(x: Tensor, weight: Tensor, window: Tensor | None, before: int) -> Tensor:
-    """Return what ``convolve`` returns, term by term in torch's operations."""
+    """Return what ``convolve_native`` returns, term by term in torch's operations."""
     kernel, n = weight.shape[1], x.shape[1]
     first = x.new_zeros(x.shape[0], before, x.shape[2]) if window is None else window
     line = torch.cat([first, torch.nn.functional.pad(x, (0, 0, 0, kernel - 1 - before))], 1)

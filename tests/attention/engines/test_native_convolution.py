@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 import lrpe
-from lrpe.attention.engines import native_convolution
-from lrpe.attention.engines.native_convolution import can_convolve, convolve, convolve_by_torch
+from lrpe.attention import convolution as short
+from lrpe.attention.engines.native_convolution import can_convolve, convolve_by_torch, convolve_native
 from lrpe.errors import LrpeError
 
 pytestmark = pytest.mark.skipif(lrpe.engines.status()["native"] != "ready", reason="the native engine is not built")
@@ -41,7 +41,7 @@ def test_outputs_and_gradients_are_those_of_torch(seed, batch, n, channels, kern
     assert can_convolve(*inputs[:2])
     g = torch.randn(batch, channels, n, generator=torch.Generator().manual_seed(seed + 1)).mT  # of another layout
     asked = [x for x in inputs if x is not None]
-    y, expected = convolve(*inputs, before), convolve_by_torch(*inputs, before)
+    y, expected = convolve_native(*inputs, before), convolve_by_torch(*inputs, before)
     assert_close(y, expected, rtol=1e-5, atol=1e-5)
     found = torch.autograd.grad(y, asked, g)
     for gradient, exact in zip(found, torch.autograd.grad(expected, asked, g), strict=True):
@@ -51,12 +51,12 @@ def test_outputs_and_gradients_are_those_of_torch(seed, batch, n, channels, kern
 def test_gradients_can_be_differentiated_again_and_taken_in_a_batch():
     x, w, first = draw(0, 2, 7, 5, 4, 3, windowed=True)
     seconds = []
-    for compute in (convolve, convolve_by_torch):
+    for compute in (convolve_native, convolve_by_torch):
         (dw,) = torch.autograd.grad(compute(x, w, first, 3).square().sum(), w, create_graph=True)
         seconds.append(torch.autograd.grad(dw.square().sum(), (x, w, first)))
     for found, expected in zip(*seconds, strict=True):
         assert_close(found, expected)
-    y, rows = convolve(x, w, first, 3), torch.randn(3, 2, 7, 5)
+    y, rows = convolve_native(x, w, first, 3), torch.randn(3, 2, 7, 5)
     (batched,) = torch.autograd.grad(y, x, rows, is_grads_batched=True, retain_graph=True)
     assert_close(batched, torch.stack([torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in rows]))
 
@@ -67,7 +67,8 @@ def test_an_input_without_a_gradient_does_not_change_those_of_the_others(frozen)
     inputs[frozen] = inputs[frozen].detach()
     asked = [x for x in inputs if x.requires_grad]
     found, expected = (
-        torch.autograd.grad(compute(*inputs, 3).square().sum(), asked) for compute in (convolve, convolve_by_torch)
+        torch.autograd.grad(compute(*inputs, 3).square().sum(), asked)
+        for compute in (convolve_native, convolve_by_torch)
     )
     for gradient, exact in zip(found, expected, strict=True):
         assert_close(gradient, exact, rtol=1e-4, atol=1e-5)
@@ -77,9 +78,9 @@ def test_tensors_that_the_kernel_would_misread_are_refused_or_resolved():
     x, w, first = (tensor.detach() for tensor in draw(0, 2, 9, 4, 4, 3, windowed=True))
     for wrong in ((x.double(), w, first), (x, w.bfloat16(), None), (x[..., :3], w, None), (x, w, first[:, :2])):
         with pytest.raises(LrpeError, match="The native convolution takes float32"):
-            convolve(*wrong, 3)
+            convolve_native(*wrong, 3)
     negative = torch._neg_view(x)
-    assert_close(convolve(negative, w, first, 3), -convolve(x, w, -first, 3))
+    assert_close(convolve_native(negative, w, first, 3), -convolve_native(x, w, -first, 3))
 
 
 class Rounded(torch.nn.Module):
@@ -108,7 +109,7 @@ def test_threads_do_not_change_outputs_or_gradients():
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            y = convolve(x, w, None, 3)
+            y = convolve_native(x, w, None, 3)
             results.append((y, *torch.autograd.grad(y.square().sum(), (x, w))))
     finally:
         torch.set_num_threads(before)
@@ -119,7 +120,7 @@ def test_threads_do_not_change_outputs_or_gradients():
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_layer_uses_the_kernel_and_leaves_to_torch_what_it_cannot_compute(causal, monkeypatch):
     calls = []
-    monkeypatch.setattr(native_convolution, "convolve", lambda *inputs: calls.append(1) or convolve(*inputs))
+    monkeypatch.setattr(short, "convolve_native", lambda *inputs: calls.append(1) or convolve_native(*inputs))
     summation = "causal" if causal else "bidirectional"
     layer = lrpe.LinearAttention(16, heads=2, convolution=4, decay="gated", summation=summation)
     torch.nn.init.normal_(layer.convolution.weight)
