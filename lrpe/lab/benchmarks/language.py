@@ -30,8 +30,8 @@ _CHANGES: dict[str, dict[str, Any]] = {LINEAR: {}, SOFTMAX: _SOFTMAX | {"decay":
 class _Sizes:
     """Sizes of the models and lengths of the texts; every step has the same number of tokens.
 
-    ``decayed`` is the greatest length at which softmax attention with a decay is timed: on longer texts the decay of its
-    strongest head needs n × n biases.
+    ``decayed`` is the greatest length at which softmax attention with a decay is timed: on longer texts its strongest
+    head needs n × n biases.
     """
 
     layers: int
