@@ -42,7 +42,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "lrpe.attention": (
         *("inputs", "state", "tokens", "feature_map", "normalizer", "sums", "decay", "steps", "description", "engines"),
-        *("convolution", "choices", "layer", "linear", "softmax", "functional"),
+        *("convolution", "choices", "layer", "linear", "softmax_decay", "softmax", "functional"),
     ),
     "lrpe.attention.sums": ("problem", "chunks", "chunked", "causal", "bidirectional", "borders"),
     "lrpe.attention.engines": (

@@ -12,9 +12,9 @@ from lrpe.attention.choices import DEFAULT_ENCODING, EncodingChoice, Summation, 
 from lrpe.attention.decay import DecayChoice
 from lrpe.attention.description import Order, check_cross_attention, last_phase, make_tables, phases_of
 from lrpe.attention.layer import AttentionLayer, Heads
+from lrpe.attention.softmax_decay import decay_by_key, decayed_sum, head_bias, pad_width, token_bias
 from lrpe.attention.state import KeyValues, KeyValueState, ReservedState, check_key_values, check_state_decay
 from lrpe.attention.tokens import Tokens, positions_of
-from lrpe.autograd import has_values, only_torch_operations
 from lrpe.encodings.stochastic import StochasticEncoding
 from lrpe.errors import LrpeError, check_count, check_rate, is_number, require
 from lrpe.precision import compute_dtype, in_float64
@@ -38,8 +38,8 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         value_dim: size of values per head; head_dim if None.
         summation: "causal" or "bidirectional".
         decay: as in ``LinearAttention``, or None, the default: a softmax can ignore distant keys without one, and a
-            decay may need an n × n bias: on a CPU a causal one needs none where r^(n / 2) ≥ e^-128, as the default of
-            "gated" has up to 890 tokens. Its second derivatives need torch's math kernel then, as without a decay:
+            decay may need an n × n bias; on a CPU a causal one needs none, unless it is very strong. Its second
+            derivatives need torch's math kernel then, as without a decay:
             ``torch.nn.attention.sdpa_kernel(SDPBackend.MATH)``. An encoding may have its own.
         bias: whether the projections have biases.
         qkv_bias: the same for the projections to queries, keys and values; ``bias`` if None.
@@ -197,14 +197,14 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         """Return the weighted sums of values for encoded queries and keys; (batch, heads, n, value_dim)."""
         k, v, visibility = seen.keys, seen.values, _Visibility(self.causal, order.tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0
-        if self.form is None and (per_key := _bias_per_key(q, seen, order, visibility)) is not None:
-            q, k = torch.cat([q * self.scale, torch.ones_like(q[..., :1])], -1), torch.cat([k, per_key], -1)
-            return _product_sum(q, k, v, 1.0, visibility, dropout=dropout)
+        ordered = self.form is None and visibility.ordered
+        if ordered and (c := decay_by_key(q, seen, order)) is not None:
+            return decayed_sum(q * self.scale, k, v, c, dropout)
         fade = None
         if seen.log_decay is not None:
-            fade = _token_bias(seen.log_decay, q)
+            fade = token_bias(seen.log_decay, q)
         elif order.log_decay is not None:
-            fade = _head_bias(order.log_decay, positions_of(order.tokens, q), positions_of(keys, k), q)
+            fade = head_bias(order.log_decay, positions_of(order.tokens, q), positions_of(keys, k), q)
         if self.form is None:
             return _product_sum(q, k, v, self.scale, visibility, bias=fade, dropout=dropout)
         scores = self.form.scores(q, _repeat_for_queries(k, q), order.tokens.positions, keys.positions) * self.scale
@@ -265,7 +265,7 @@ def _product_sum(
     if scale < 1e-6:  # torch's kernels multiply the -inf of a hidden key by the scale, or divide by it
         q, scale = q * scale, 1.0
     if visibility.same_tokens or n > 1:  # torch's fused kernels need one width; zeros change nothing
-        q, k, v = (_pad_width(x, max(q.shape[-1], width)) for x in (q, k, v))
+        q, k, v = (pad_width(x, max(q.shape[-1], width)) for x in (q, k, v))
     attend = partial(
         F.scaled_dot_product_attention, scale=scale, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1]
     )
@@ -284,54 +284,6 @@ def _score_sum(scores: Tensor, v: Tensor, visibility: _Visibility, dropout: floa
     return (F.dropout(weights, dropout).to(v.dtype) @ _repeat_for_queries(v, scores)).masked_fill(none, 0)
 
 
-def _pad_width(x: Tensor, width: int) -> Tensor:
-    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
-
-
 def _repeat_for_queries(x: Tensor, queries: Tensor) -> Tensor:
     """Repeat keys or values for the query heads: query head h uses key head h // group."""
     return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
-
-
-_LARGEST_KEY_BIAS = 128.0  # float32 resolves a score of this size to 8e-6
-
-
-def _bias_per_key(q: Tensor, seen: KeyValues, order: Order[KeyValues], visibility: _Visibility) -> Tensor | None:
-    """Return -c_s per key, (batch, key heads, n, 1), which a softmax over s ≤ t turns into the decay e^(c_t - c_s).
-
-    A term that all keys of a query share cancels in its softmax, so c_t can be left out, and torch's fused kernel for
-    CPUs needs no n × n bias. None without a decay, where q's dtype would round the bias too much (half the summed
-    decay of some head exceeds ``_LARGEST_KEY_BIAS``), or where values must not be read.
-    """
-    if not (visibility.ordered and q.is_cpu and q.dtype in (torch.float32, torch.float64)):
-        return None
-    if only_torch_operations() or torch.is_autocast_enabled("cpu"):  # which would round the bias as it does keys
-        return None
-    c = seen.log_decay
-    if c is None and order.log_decay is not None:
-        c = in_float64(order.log_decay) * torch.arange(q.shape[2], device=q.device)
-    if c is None or c.numel() == 0 or not has_values(c):
-        return None
-    bias = (c[..., :1] + c[..., -1:]) / 2 - c
-    if not bool(bias.detach().abs().max() <= _LARGEST_KEY_BIAS):  # a decay of 0 has no bound
-        return None
-    return bias.to(q.dtype).expand(q.shape[0], -1, -1)[..., None]
-
-
-def _head_bias(log_r: Tensor, t: Tensor, s: Tensor, q: Tensor) -> Tensor:
-    """Return |t - s| ln r, which a softmax turns into r^|t-s|, (..., heads, n, m); t and s are (batch or 1, n or m)."""
-    distance = in_float64((t[:, None, :, None] - s[:, None, None, :]).abs())
-    return _bias(log_r.unsqueeze(-1).to(distance) * distance, q)
-
-
-def _token_bias(c: Tensor, q: Tensor) -> Tensor:
-    """Return -|c_t - c_s| for the summed log-decay c (batch, key heads, m), whose last n entries are the queries'."""
-    n, m = q.shape[2], c.shape[-1]
-    later = torch.ones(n, m, dtype=c.dtype, device=c.device).triu(m - n + 1)
-    return _bias((c[..., m - n :, None] - c[..., None, :]) * (1 - 2 * later), q)
-
-
-def _bias(bias: Tensor, q: Tensor) -> Tensor:
-    """Return the bias of key heads for the queries, finite, because -inf would hide the key."""
-    bias = bias.clamp(min=torch.finfo(q.dtype).min / 2).to(q.device, q.dtype)
-    return bias.repeat_interleave(q.shape[1] // bias.shape[1], 1)

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from lrpe import SoftmaxAttention
-from lrpe.attention import softmax
+from lrpe.attention import softmax, softmax_decay
 from tests.attention.softmax import HEADS, KEY_HEADS, WIDTH, D, E, chosen, make, some
 from tests.encodings.compositions import features
 
@@ -71,16 +71,17 @@ def test_it_compiles_to_one_graph():
 
 @pytest.mark.parametrize("decay", ["gated", "spread"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_decay_by_a_bias_per_key_is_the_decay_by_a_bias_per_pair(decay, dtype, monkeypatch):
+def test_a_decay_by_key_is_the_decay_by_pair(decay, dtype, monkeypatch):
     torch.manual_seed(0)
     layer = SoftmaxAttention(24, 4, "rope", key_heads=2, value_dim=9, decay=decay).to(dtype)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     x, asked, results = torch.randn(2, 40, 24, dtype=dtype, requires_grad=True), [], []
-    per_pair = softmax._token_bias if decay == "gated" else softmax._head_bias
+    per_pair = softmax.token_bias if decay == "gated" else softmax.head_bias
     monkeypatch.setattr(softmax, per_pair.__name__, lambda *inputs: asked.append(1) or per_pair(*inputs))
-    for most in (128.0, 0.0):
-        monkeypatch.setattr(softmax, "_LARGEST_KEY_BIAS", most)
+    monkeypatch.setattr(softmax_decay, "_BLOCK", 16)
+    for most in (128.0, -1.0):
+        monkeypatch.setattr(softmax_decay, "_LARGEST_BIAS", most)
         y = layer(x)
         results.append((y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])))
     assert len(asked) == 1  # of the second pass
@@ -89,13 +90,13 @@ def test_a_decay_by_a_bias_per_key_is_the_decay_by_a_bias_per_pair(decay, dtype,
         assert (found - expected).abs().max() <= tolerance * expected.abs().max()
 
 
-@pytest.mark.parametrize(("n", "pairs"), [(257, 0), (258, 1)])
-def test_a_decay_too_strong_for_a_bias_per_key_has_one_per_pair(n, pairs, monkeypatch):
-    asked, per_pair = [], softmax._head_bias
-    monkeypatch.setattr(softmax, "_head_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
-    layer, x = SoftmaxAttention(8, 2, "none", decay=(math.exp(-1), 1.0)), torch.randn(1, n, 8)
+@pytest.mark.parametrize(("strongest", "pairs"), [(0.5, 0), (0.51, 1), (60.0, 1)])
+def test_a_decay_that_is_too_strong_within_a_block_is_weighed_by_pair(strongest, pairs, monkeypatch):
+    asked, per_pair = [], softmax.head_bias
+    monkeypatch.setattr(softmax, "head_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
+    layer, x = SoftmaxAttention(8, 2, "none", decay=(math.exp(-strongest), 1.0)), torch.randn(1, 700, 8)
     rounded = layer(x)
-    assert len(asked) == pairs  # half of the summed decay, (n - 1) / 2, may be 128
+    assert len(asked) == pairs  # 255 steps of 0.5 are 127.5
     assert_close(rounded, layer.double()(x.double()).float(), rtol=1e-4, atol=1e-5)
 
 
@@ -118,8 +119,8 @@ class Precise(torch.nn.Linear):
 
 
 def test_under_autocast_a_decay_is_not_rounded_with_the_keys(monkeypatch):
-    asked, per_pair = [], softmax._token_bias
-    monkeypatch.setattr(softmax, "_token_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
+    asked, per_pair = [], softmax.token_bias
+    monkeypatch.setattr(softmax, "token_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
     layer, x = SoftmaxAttention(8, 2, "rope", decay="gated"), torch.randn(1, 40, 8)
     for name in ("q_proj", "k_proj", "v_proj"):
         layer._modules[name] = Precise(8, 8)

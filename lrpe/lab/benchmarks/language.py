@@ -28,11 +28,7 @@ _CHANGES: dict[str, dict[str, Any]] = {LINEAR: {}, SOFTMAX: _SOFTMAX | {"decay":
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Sizes of the models and lengths of the texts; every step has the same number of tokens.
-
-    ``decayed`` is the greatest length at which softmax attention with a decay is timed: on longer texts its strongest
-    head needs n × n biases.
-    """
+    """Sizes of the models and lengths of the texts; every step has the same number of tokens."""
 
     layers: int
     width: int
@@ -41,7 +37,6 @@ class _Sizes:
     vocabulary: int
     tokens: int
     lengths: tuple[int, ...]
-    decayed: int
 
     def fields(self) -> dict[str, Any]:
         """Return the fields that LrpeConfig and LlamaConfig share."""
@@ -54,8 +49,8 @@ class _Sizes:
         }
 
 
-_FULL = _Sizes(4, 256, 4, 512, 4096, 8192, (512, 2048, 8192), decayed=2048)  # the model of the scale `medium`
-QUICK = _Sizes(2, 32, 2, 64, 64, 64, (16, 64), decayed=16)
+_FULL = _Sizes(4, 256, 4, 512, 4096, 8192, (512, 2048, 8192))  # the model of the scale `medium`
+QUICK = _Sizes(2, 32, 2, 64, 64, 64, (16, 64))
 GOALS = {2048: 1.0, 8192: 1.0}  # of linear ÷ softmax: not slower from 2,048 tokens on
 
 
@@ -115,7 +110,7 @@ def measure(quick: bool = False, rounds: int | None = None) -> _LanguageResult:
 
 def _measure_length(n: int, sizes: _Sizes, rounds: int, speeds: list[_Speed]) -> Iterator[Line]:
     """Yield linear ÷ every other model at this length, and append the speed of each to ``speeds``."""
-    models = {name: build(name, sizes) for name in (*_CHANGES, LLAMA) if name != DECAYED or n <= sizes.decayed}
+    models = {name: build(name, sizes) for name in (*_CHANGES, LLAMA)}
     print(f"Timing {rounds} rounds of texts of {n} tokens.", file=sys.stderr, flush=True)
     ids = draw(sizes, n)
     batch = {"input_ids": ids, "labels": ids, "use_cache": False}
