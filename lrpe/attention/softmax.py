@@ -198,8 +198,8 @@ class SoftmaxAttention(AttentionLayer[KeyValues]):
         k, v, visibility = seen.keys, seen.values, _Visibility(self.causal, order.tokens, keys)
         dropout = self.attention_dropout if self.training else 0.0
         ordered = self.form is None and visibility.ordered
-        if ordered and (c := decay_by_key(q, seen, order)) is not None:
-            return decayed_sum(q * self.scale, k, v, c, dropout)
+        if ordered and (by_key := decay_by_key(q, seen, order)) is not None:
+            return decayed_sum(q * self.scale, k, v, *by_key, dropout)
         fade = None
         if seen.log_decay is not None:
             fade = token_bias(seen.log_decay, q)

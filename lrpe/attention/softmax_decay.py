@@ -11,15 +11,15 @@ from lrpe.attention.state import KeyValues
 from lrpe.autograd import has_values, only_torch_operations
 from lrpe.precision import in_float64
 
-_BLOCK = 256  # queries whose keys share one bias
+_BLOCKS = (256, 64, 16)  # queries whose keys share one bias; fewer where gates forget much
 _LARGEST_BIAS = 128.0  # float32 resolves a score of this size to 8e-6
 
 
-def decay_by_key(q: Tensor, seen: KeyValues, order: Order[KeyValues]) -> Tensor | None:
-    """Return the log-decay c of ordered tokens, summed up to each, (batch or 1, key heads, n), for ``decayed_sum``.
+def decay_by_key(q: Tensor, seen: KeyValues, order: Order[KeyValues]) -> tuple[Tensor, int] | None:
+    """Return the log-decay c of ordered tokens, summed up to each, and the size of a block for ``decayed_sum``.
 
-    None without a decay, where q's dtype would round a bias too much (some head forgets more than e^-128 within a
-    block), or where values must not be read.
+    c is (batch or 1, key heads, n). None without a decay, where q's dtype would round a bias too much (some head
+    forgets more than e^-128 within the smallest block), or where values must not be read.
     """
     if not (q.is_cpu and q.dtype in (torch.float32, torch.float64)):
         return None
@@ -30,11 +30,14 @@ def decay_by_key(q: Tensor, seen: KeyValues, order: Order[KeyValues]) -> Tensor 
         c = in_float64(order.log_decay) * tokens
     if c is None or c.numel() == 0 or not has_values(c):
         return None
-    inside = (c[..., tokens - tokens % _BLOCK] - c).detach()
-    return c if bool(inside.max() <= _LARGEST_BIAS) else None  # NaN, of a decay of 0, is not
+    for block in _BLOCKS:
+        inside = (c[..., tokens - tokens % block] - c).detach().max()
+        if bool(inside <= _LARGEST_BIAS):  # NaN, of a decay of 0, is not
+            return c, block
+    return None
 
 
-def decayed_sum(q: Tensor, k: Tensor, v: Tensor, c: Tensor, dropout: float) -> Tensor:
+def decayed_sum(q: Tensor, k: Tensor, v: Tensor, c: Tensor, block: int, dropout: float) -> Tensor:
     """Return softmax_{s ≤ t}(q_t·k_s + c_t - c_s) v for one sequence per row, without an n × n bias.
 
     A term that all keys of a query share cancels in its softmax, so a block of queries may replace c_t by the c of its
@@ -44,8 +47,8 @@ def decayed_sum(q: Tensor, k: Tensor, v: Tensor, c: Tensor, dropout: float) -> T
     n, width, found = q.shape[2], v.shape[-1], []
     attend = partial(F.scaled_dot_product_attention, scale=1.0, dropout_p=dropout, enable_gqa=q.shape[1] != k.shape[1])
     q = torch.cat([q, torch.ones_like(q[..., :1])], -1)
-    for start in range(0, n, _BLOCK):
-        stop = min(start + _BLOCK, n)
+    for start in range(0, n, block):
+        stop = min(start + block, n)
         bias = (c[..., start, None] - c[..., :stop]).to(q.dtype).expand(q.shape[0], -1, -1)
         keys = torch.cat([k[:, :, :stop], bias[..., None]], -1)
         of_block = [pad_width(x, max(q.shape[-1], width)) for x in (q[:, :, start:stop], keys, v[:, :, :stop])]

@@ -79,7 +79,7 @@ def test_a_decay_by_key_is_the_decay_by_pair(decay, dtype, monkeypatch):
     x, asked, results = torch.randn(2, 40, 24, dtype=dtype, requires_grad=True), [], []
     per_pair = softmax.token_bias if decay == "gated" else softmax.head_bias
     monkeypatch.setattr(softmax, per_pair.__name__, lambda *inputs: asked.append(1) or per_pair(*inputs))
-    monkeypatch.setattr(softmax_decay, "_BLOCK", 16)
+    monkeypatch.setattr(softmax_decay, "_BLOCKS", (16, 4))
     for most in (128.0, -1.0):
         monkeypatch.setattr(softmax_decay, "_LARGEST_BIAS", most)
         y = layer(x)
@@ -90,13 +90,13 @@ def test_a_decay_by_key_is_the_decay_by_pair(decay, dtype, monkeypatch):
         assert (found - expected).abs().max() <= tolerance * expected.abs().max()
 
 
-@pytest.mark.parametrize(("strongest", "pairs"), [(0.5, 0), (0.51, 1), (60.0, 1)])
-def test_a_decay_that_is_too_strong_within_a_block_is_weighed_by_pair(strongest, pairs, monkeypatch):
-    asked, per_pair = [], softmax.head_bias
-    monkeypatch.setattr(softmax, "head_bias", lambda *inputs: asked.append(1) or per_pair(*inputs))
+@pytest.mark.parametrize(("strongest", "blocks"), [(0.5, [256]), (0.51, [64]), (8.5, [16]), (8.6, []), (60.0, [])])
+def test_a_stronger_decay_has_smaller_blocks_and_the_strongest_is_weighed_by_pair(strongest, blocks, monkeypatch):
+    sizes, by_key = [], softmax.decayed_sum  # 255 steps of 0.5, and 15 steps of 8.5, are 127.5
+    monkeypatch.setattr(softmax, "decayed_sum", lambda *inputs: sizes.append(inputs[4]) or by_key(*inputs))
     layer, x = SoftmaxAttention(8, 2, "none", decay=(math.exp(-strongest), 1.0)), torch.randn(1, 700, 8)
     rounded = layer(x)
-    assert len(asked) == pairs  # 255 steps of 0.5 are 127.5
+    assert sizes == blocks
     assert_close(rounded, layer.double()(x.double()).float(), rtol=1e-4, atol=1e-5)
 
 
