@@ -205,7 +205,7 @@ class BenchTrain(Bench):
 class BenchLanguage(Bench):
     """Time training steps of the default language model, against softmax attention and Llama, as texts grow.
 
-    From 2,048 tokens on the default has a goal, and "pass" or "short". It takes ten minutes on an idle processor.
+    From 2,048 tokens on the default has a goal, and "pass" or "short". It takes five minutes on an idle processor.
 
     Attributes:
         rounds: number of rounds; each round times everything once; 5 if not given, and 1 with --quick.
