@@ -230,7 +230,7 @@ class _Visibility(NamedTuple):
 
     @property
     def ordered(self) -> bool:
-        """Whether the tokens are whole causal sequences at positions 0, 1, ..., whose decay is e^(c_t - c_s)."""
+        """Whether every row is one causal sequence at positions 0, 1, ..., so that its decay is e^(c_t - c_s)."""
         return self.causal and self.same_tokens and self.unmasked and self.tokens.positions is None
 
     def matrix(self, n: int, m: int, device: torch.device) -> tuple[Tensor, Tensor]:
