@@ -1,4 +1,4 @@
-"""The kernel of the short convolution is the sum in torch's operations, whatever the layout of its tensors."""
+"""The native convolution agrees with torch's operations for every layout of its tensors."""
 
 import pytest
 import torch
